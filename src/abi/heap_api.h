@@ -109,6 +109,8 @@ struct gf_heap_ops {
      * ranges has overflowed, because ranges may then be missing.
      */
     size_t (*ranges)(struct gf_range *ret, size_t cap);
+    /* Called on a thread of the library before its first heap call (preload/heap/arenas.h). */
+    void (*share_main)(void);
     /*
      * Lets threads that start from now on share `cpus` arenas. Pass the number of CPUs that these
      * threads may use.

@@ -331,6 +331,11 @@ bool gf_own_table_run(void (*work)(void *closure), void *closure)
     return gf_own_table_run_as(gf_server_reads, work, closure);
 }
 
+void gf_own_table_joined(void)
+{
+    table = table_for_life;
+}
+
 bool gf_own_table_leave(void)
 {
     if (!gf_permit(gf_permit_close_range) || syscall(SYS_close_range, 0U, ~0U, UNSHARE) < 0)

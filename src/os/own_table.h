@@ -56,6 +56,9 @@ bool gf_own_table_on_short_thread(void);
  */
 bool gf_own_table_leave(void);
 
+/* Called on a thread that a serving thread has created, which shares the serving thread's table. */
+void gf_own_table_joined(void);
+
 /*
  * Makes the calling thread a serving thread of this process: it does the work of the calls of
  * gf_own_table_run, one at a time, so that these calls create no threads. The function first calls

@@ -18,6 +18,7 @@ enum gf_permit {
     /* process_vm_writev of the process itself, which a copy uses if the program handles faults. */
     gf_permit_write_memory,
     gf_permit_get_mempolicy,
+    gf_permit_take_file, /* pidfd_open, pidfd_getfd and kcmp of the process itself */
     /* With CLOSE_RANGE_UNSHARE, which changes only the calling thread's table. */
     gf_permit_close_range,
     /* These calls change CPU masks, memory policies and priorities. */

@@ -6,6 +6,7 @@
 #include "os/procfs.h"
 
 #include <errno.h>
+#include <linux/kcmp.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -48,6 +49,11 @@ static void make_call(enum gf_permit call, struct trial *trial)
         break;
     case gf_permit_get_mempolicy:
         syscall(SYS_get_mempolicy, &status, NULL, 0UL, NULL, 0UL);
+        break;
+    case gf_permit_take_file:
+        syscall(SYS_pidfd_open, syscall(SYS_getpid), 0);
+        syscall(SYS_pidfd_getfd, -1, -1, 0);
+        syscall(SYS_kcmp, syscall(SYS_getpid), syscall(SYS_getpid), KCMP_FILES, 0UL, 0UL);
         break;
     case gf_permit_close_range:
         syscall(SYS_close_range, ~0U, ~0U, 0U);

@@ -211,7 +211,7 @@ static void *replace(void *unused)
 {
     for (int i = 0; !is_over; i++) {
         WANT(dup2(files[i & 1], victim) == victim);
-        usleep(500);
+        usleep(1); /* so that the descriptor is often the same file before and after a piece */
     }
     return unused;
 }
@@ -238,7 +238,7 @@ static void replaced(void)
     files[1] = open(name, O_RDWR | O_CREAT, 0600);
     WANT(files[1] >= 0 && ftruncate(files[1], MOST) == 0 && (victim = dup(files[0])) >= 0);
     WANT(pthread_create(&thread, NULL, replace, NULL) == 0);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 600; i++) {
         mixed += are_mixed(library.pread(victim, into, MOST, 0));
         lseek(victim, 0, SEEK_SET);
         mixed += are_mixed(library.read(victim, into, MOST));
@@ -246,6 +246,52 @@ static void replaced(void)
     is_over = true;
     pthread_join(thread, NULL);
     printf("mixed: %d\n", mixed);
+}
+
+static void *close_soon(void *unused)
+{
+    usleep(200);
+    close(victim);
+    is_over = true;
+    return unused;
+}
+
+/* Another thread closes the descriptor within a call, which goes on with the file, or before it. */
+static void closed(void)
+{
+    int odd = 0;
+    for (int i = 0; i < 100; i++) {
+        pthread_t thread;
+        WANT((victim = open(path, O_RDONLY)) >= 0);
+        is_over = false;
+        WANT(pthread_create(&thread, NULL, close_soon, NULL) == 0);
+        while (!is_over) {
+            errno = 0;
+            const ssize_t got = library.pread(victim, into, MOST, 0);
+            odd += got == MOST ? memcmp(into, source, MOST) != 0 : got != -1 || errno != EBADF;
+        }
+        pthread_join(thread, NULL);
+    }
+    printf("odd: %d\n", odd);
+}
+
+/* A lock of the process on the file stays, which any close of the file by it would drop. */
+static void locked(void)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    const int fd = open(path, O_RDWR);
+    WANT(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+    for (int i = 0; i < 20; i++)
+        WANT(library.pread(fd, into, MOST, 0) == MOST && library.read(fd, into, MOST) >= 0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (!child) {
+        const int other = open(path, O_RDWR);
+        _exit(fcntl(other, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    printf("locked: %d\n", status);
 }
 
 static int cancelled_fd;
@@ -410,7 +456,8 @@ int main(int argc, char **argv)
                  {"unshared", unshared},     {"forked", forked},
                  {"signals", signals},       {"forking-handler", forking_handler},
                  {"descriptor", descriptor}, {"shared-offset", shared_offset},
-                 {"replaced", replaced},     {"cancelled", cancelled}};
+                 {"replaced", replaced},     {"cancelled", cancelled},
+                 {"closed", closed},         {"locked", locked}};
 
     if (argc < 5)
         return 64;

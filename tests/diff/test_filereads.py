@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads of files by libraries like safetensors and CPython: several threads share them, and the program sees no
-difference."""
+difference.
+
+`replaced`: another thread replaces the descriptor by another file and back at once, so that no comparison of the
+descriptor before and after a piece notices it. Relatives: a thread with a descriptor table of its own (`unshared`), a
+descriptor that is closed meanwhile, an offset that others move (`shared-offset`), a child within a read
+(`forking-handler`), locks that a close would drop (`locked`)."""
 
 import json
 import subprocess
@@ -11,7 +16,7 @@ from conftest import APPS
 LIBRARIES = (APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
 HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
 CASES = ["errors", "offsets", "unshared", "forked", "signals", "forking-handler", "descriptor", "shared-offset", "replaced",
-         "cancelled"]
+         "closed", "locked", "cancelled"]
 
 
 def counts(run, tmp_path, what="offsets", **environment):

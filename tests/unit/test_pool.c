@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poolkit.h"
 
+#include "engine/transfer/pool/pool_run.h"
+
 #include "engine/transfer/setup/tuning.h"
 
 #include <errno.h>
@@ -112,6 +114,26 @@ static void with_helpers(void **state)
         assert_each_once(&c, PIECES);
     }
     assert_int_equal(gf_pool_helpers(pool), 3);
+    assert_int_equal(gf_pool_jobs(pool), 0);
+}
+
+static void by_helpers_only(void **state)
+{
+    (void)state;
+    struct gf_pool *pool = pool_of(1002, 4);
+    struct count c;
+    for (unsigned round = 0; round < 50; round++) {
+        prepare(&c);
+        assert_int_equal(gf_pool_run_by_helpers(pool, &c.job, PIECES, UINT64_MAX), GF_PIECE_NONE);
+        assert_each_once(&c, PIECES);
+        assert_int_equal(c.by_helpers, PIECES);
+    }
+    prepare(&c);
+    c.bad = 7;
+    assert_int_equal(gf_pool_run_by_helpers(pool, &c.job, PIECES, UINT64_MAX), 7);
+    prepare(&c); /* no helper claims a piece */
+    assert_int_equal(gf_pool_run_by_helpers(pool_of(1001, 4), &c.job, PIECES, 1000000), 0);
+    assert_each_once(&c, 0);
     assert_int_equal(gf_pool_jobs(pool), 0);
 }
 
@@ -404,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caller_alone),
         cmocka_unit_test(with_helpers),
+        cmocka_unit_test(by_helpers_only),
         cmocka_unit_test(a_real_time_owner_is_alone),
         cmocka_unit_test(limits_and_waiting),
         cmocka_unit_test(started_by_a_batch_thread),

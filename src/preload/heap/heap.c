@@ -69,6 +69,7 @@ static void start_jemalloc(void)
     ops.set_node = gf_mappings_set_node;
     ops.refused = gf_mappings_refused;
     ops.ranges = gf_mappings_ranges;
+    ops.share_main = gf_arenas_share_main;
     ops.set_cpus = gf_arenas_set_cpus;
     ops.stats = gf_info_heap;
     ops.allow_quiesce = gf_fork_gate_allow;

@@ -3,80 +3,49 @@
 
 #include "base/atomic.h"
 #include "engine/transfer/context/context.h"
+#include "engine/transfer/imports/import_owner.h"
 #include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pool/pool.h"
+#include "engine/transfer/pool/pool_run.h"
 #include "engine/transfer/pool/realtime.h"
 #include "engine/transfer/readahead/io_priority.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
 #include "os/permit.h"
+#include "os/take_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #define XFS_MAGIC 0x58465342 /* not in linux/magic.h */
 
-static __thread char here; /* its address identifies a thread */
+static _Atomic unsigned helpers_reading; /* the sum of the helpers of all shared reads */
 
-static _Atomic unsigned helpers_reading; /* the sum of max_helpers of all shared reads */
-
+/* A shared call. Each of its steps is a job of helpers, because they have the file. */
 struct shared_read {
     struct gf_job job;
-    int fd;
-    struct gf_shared_file file;
+    struct gf_pool *pool;
+    unsigned helpers; /* how many are reserved */
+    int io_priority;  /* the caller's */
+    pid_t process, thread;
+    int fd;       /* the caller's */
+    off_t offset; /* as the caller passed it */
     char *to;
+    /* What the first step finds. */
+    int file; /* in the helpers' table */
     size_t bytes;
-    off_t offset;
-    const char *caller;
-    int io_priority; /* the caller's */
+    off_t start;
+    bool moved; /* others have moved the offset while this call advanced it */
+    /* The last step's. */
+    size_t done; /* bytes that were read before it */
+    ssize_t result;
+    int error;
 };
-
-bool gf_shared_read_is_file(int fd, const struct gf_shared_file *file)
-{
-    struct stat now;
-
-    return GF_MUTATED(reads_any_descriptor) ||
-           (fstat(fd, &now) == 0 && now.st_dev == file->device && now.st_ino == file->inode);
-}
-
-/*
- * Reads a piece. The descriptor must be the same file before and after, because another thread may
- * replace it, and because a helper may have another descriptor table than the caller, which may have
- * called unshare(CLONE_FILES).
- */
-static bool read_range(const struct shared_read *read, size_t done, size_t end)
-{
-    if (!gf_shared_read_is_file(read->fd, &read->file))
-        return false;
-    while (done < end) {
-        const ssize_t got =
-            pread(read->fd, read->to + done, end - done, read->offset + (off_t)done);
-        if (got <= 0)
-            return false;
-        done += (size_t)got;
-    }
-    return gf_shared_read_is_file(read->fd, &read->file);
-}
-
-static bool read_piece(struct gf_job *job, uint64_t piece)
-{
-    const struct shared_read *read = (struct shared_read *)job;
-    const size_t start = (size_t)piece * GF_TUNE_IMPORT_PIECE;
-    const size_t end = gf_min(start + GF_TUNE_IMPORT_PIECE, read->bytes);
-
-    if (GF_MUTATED(skips_a_read) && piece == 1)
-        return true;
-    if (read->caller == &here)
-        return read_range(read, start, end);
-    if (!gf_io_priority_set(read->io_priority))
-        return false;
-    const bool ret = read_range(read, start, end);
-    gf_io_priority_restore();
-    return ret;
-}
 
 static bool is_local_type(unsigned long type)
 {
@@ -92,9 +61,7 @@ static bool is_local_type(unsigned long type)
 
 /*
  * Whether the file is on a file system of this machine. The last device for which this was false is
- * remembered, because each such answer may be fetched over the network. False also for a file of an
- * overlayfs with several links: if another process opens it for writing, its inode number changes,
- * as if the descriptor had been replaced.
+ * remembered, because each such answer may be fetched over the network.
  */
 static bool is_local(int fd, const struct stat *file)
 {
@@ -106,7 +73,7 @@ static bool is_local(int fd, const struct stat *file)
     if (fstatfs(fd, &file_system) != 0)
         return false;
     if (is_local_type((unsigned long)file_system.f_type))
-        return file_system.f_type != OVERLAYFS_SUPER_MAGIC || file->st_nlink == 1;
+        return true;
     gf_store_relaxed(&remote, (uint64_t)file->st_dev + 1);
     return false;
 }
@@ -120,20 +87,132 @@ static bool is_shareable(int fd, struct stat *ret_file)
     return flags >= 0 && !(flags & (O_DIRECT | O_PATH)) && (flags & O_ACCMODE) != O_WRONLY;
 }
 
-/*
- * The first pool with helpers, or NULL if this read is not shared. Helpers may place the pages of
- * the target, so nothing is shared if the user chose a policy, or if there are pools on several
- * nodes. A real-time thread would wait for ordinary ones.
- */
-static struct gf_pool *pool_for(int fd, off_t offset, struct stat *ret_file)
+/* Returns how many of the wanted bytes the file has now; 0 if so few that sharing does not pay. */
+static size_t bytes_at(const struct stat *file, size_t wanted, off_t offset)
 {
-    struct gf_pool *pool = gf_pool_with_helpers(1);
+    if (offset < 0 || offset >= file->st_size)
+        return 0;
+    const size_t most = gf_min(wanted, (size_t)(file->st_size - offset));
+    return most < GF_TUNE_IMPORT_LEAST ? 0 : most;
+}
 
-    return pool && gf_pool_threads(pool) > 1 && !gf_permit_sealed() && offset >= 0 &&
-                   !gf_context_nodes_differ() && is_shareable(fd, ret_file) &&
-                   offset < ret_file->st_size && !gf_is_realtime() && !gf_range_policy_is_users()
-               ? pool
-               : NULL;
+/* The steps. They run on helpers. */
+
+/*
+ * Chooses the range to read. For a call at the descriptor's offset, advances the offset over all
+ * bytes. The kernel does this in one step, so threads and processes that share the offset read
+ * different bytes.
+ */
+static bool choose_range(struct shared_read *read, const struct stat *file)
+{
+    const bool advances = read->offset == GF_AT_OFFSET;
+    const off_t before = advances ? lseek(read->file, 0, SEEK_CUR) : read->offset;
+
+    read->bytes = bytes_at(file, read->bytes, before);
+    read->start = before;
+    if (!read->bytes || !advances)
+        return read->bytes != 0;
+    GF_MUTATION_SLEEP(ignores_others);
+    const off_t end = lseek(read->file, (off_t)read->bytes, SEEK_CUR);
+    read->start = GF_MUTATED(ignores_others) ? before : end - (off_t)read->bytes;
+    read->moved = read->start != before;
+    return end >= 0;
+}
+
+static bool take_file(struct gf_job *job, uint64_t piece)
+{
+    struct shared_read *read = (struct shared_read *)job;
+    struct stat file;
+
+    (void)piece;
+    read->file = gf_take_file(
+        read->process, GF_MUTATED(reads_any_descriptor) ? read->process : read->thread, read->fd);
+    bool ret = read->file >= 0;
+    if (ret && (!is_shareable(read->file, &file) || !choose_range(read, &file))) {
+        close(read->file);
+        ret = false;
+    }
+    gf_job_notify(job);
+    return ret;
+}
+
+static bool read_range(const struct shared_read *read, size_t done, size_t end)
+{
+    while (done < end) {
+        const ssize_t got =
+            pread(read->file, read->to + done, end - done, read->start + (off_t)done);
+        if (got <= 0)
+            return false;
+        done += (size_t)got;
+    }
+    return true;
+}
+
+static bool read_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct shared_read *read = (struct shared_read *)job;
+    const size_t start = (size_t)piece * GF_TUNE_IMPORT_PIECE;
+    const size_t end = gf_min(start + GF_TUNE_IMPORT_PIECE, read->bytes);
+    bool ret = GF_MUTATED(skips_a_read) && piece == 1;
+
+    if (!ret && gf_io_priority_set(read->io_priority)) {
+        ret = read_range(read, start, end);
+        gf_io_priority_restore();
+    }
+    gf_job_notify(job);
+    return ret;
+}
+
+/*
+ * Sets the offset back by the bytes that were advanced over but not read. If another thread has moved
+ * the offset during the call, it stays: that thread may have set it. If others moved it while
+ * choose_range advanced it, this call planned for bytes that they got, and may have advanced it
+ * beyond the end of the file. Then it is set back in any case.
+ */
+static void set_back(const struct shared_read *read)
+{
+    const off_t missing = (off_t)read->bytes - gf_max(read->result, (ssize_t)0);
+
+    if (missing && !GF_MUTATED(keeps_the_offset) &&
+        (read->moved || lseek(read->file, 0, SEEK_CUR) == read->start + (off_t)read->bytes))
+        lseek(read->file, -missing, SEEK_CUR);
+}
+
+/*
+ * Makes the rest of the call by one system call, after a piece has failed. So the kernel decides on
+ * result and errno. It reports an error only if the call has read no byte.
+ */
+static bool finish_read(struct gf_job *job, uint64_t piece)
+{
+    struct shared_read *read = (struct shared_read *)job;
+    ssize_t rest = 0;
+
+    (void)piece;
+    if (read->done < read->bytes) {
+        const bool as_caller = gf_io_priority_set(read->io_priority);
+        rest = pread(read->file, read->to + read->done, read->bytes - read->done,
+                     read->start + (off_t)read->done);
+        read->error = errno;
+        if (as_caller)
+            gf_io_priority_restore();
+    }
+    read->result = rest < 0 && !read->done ? -1 : (ssize_t)read->done + gf_max(rest, (ssize_t)0);
+    if (read->offset == GF_AT_OFFSET)
+        set_back(read);
+    close(read->file);
+    gf_job_notify(job);
+    return true;
+}
+
+/* The calling thread. */
+
+/* Returns whether all pieces were done, and in *ret the first one that was not. */
+static bool run_step(struct shared_read *read, bool (*work)(struct gf_job *, uint64_t),
+                     uint64_t pieces, uint64_t patience_ns, uint64_t *ret)
+{
+    read->job = (struct gf_job){.work = work, .max_helpers = read->helpers};
+    *ret = gf_pool_run_by_helpers(read->pool, &read->job, pieces, patience_ns);
+    return *ret == GF_PIECE_NONE;
 }
 
 /*
@@ -151,44 +230,66 @@ static unsigned reserve_helpers(const struct gf_pool *pool)
     return ret;
 }
 
-bool gf_shared_read_plan(int fd, size_t bytes, off_t offset, struct gf_shared_plan *ret)
+/*
+ * Whether the call should be shared, if the descriptor stays what it is. Helpers may place the pages
+ * of the target, so nothing is shared if the user chose a policy, or if there are pools on several
+ * nodes. A real-time thread would wait for ordinary ones.
+ */
+static bool may_share(const struct shared_read *read)
 {
     struct stat file;
-    struct gf_pool *pool = pool_for(fd, offset, &file);
-    const size_t most = pool ? gf_min(bytes, (size_t)(file.st_size - offset)) : 0;
-    const int io_priority =
-        most < GF_TUNE_IMPORT_LEAST ? GF_IO_PRIORITY_UNKNOWN : gf_io_priority_get();
 
-    if (!gf_io_priority_is_for_all(io_priority))
+    return read->pool && gf_pool_is_apart(read->pool) && gf_pool_threads(read->pool) > 2 &&
+           gf_take_file_is_possible() && !gf_context_nodes_differ() &&
+           is_shareable(read->fd, &file) &&
+           bytes_at(&file, read->bytes,
+                    read->offset == GF_AT_OFFSET ? lseek(read->fd, 0, SEEK_CUR) : read->offset) &&
+           !gf_is_realtime() && !gf_range_policy_is_users() &&
+           gf_io_priority_is_for_all(read->io_priority);
+}
+
+/*
+ * Makes the steps. In a child that a handler of a signal has forked within them, which has neither
+ * helpers nor the file, the call is made natively, for the range that its parent has chosen.
+ */
+static bool make_steps(struct shared_read *read)
+{
+    uint64_t undone;
+
+    if (!run_step(read, take_file, 1, GF_TUNE_READ_PATIENCE_NS, &undone))
         return false;
-    *ret = (struct gf_shared_plan){.pool = pool,
-                                   .helpers = reserve_helpers(pool),
-                                   .io_priority = io_priority,
-                                   .file = {file.st_dev, file.st_ino},
-                                   .bytes = most};
-    return ret->helpers > 0;
+    const uint64_t pieces = (read->bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
+    read->done = run_step(read, read_piece, pieces, UINT64_MAX, &undone)
+                     ? read->bytes
+                     : (size_t)undone * GF_TUNE_IMPORT_PIECE;
+    if (gf_import_owner_is_here() && run_step(read, finish_read, 1, UINT64_MAX, &undone))
+        return true;
+    read->result = pread(read->fd, read->to, read->bytes, read->start);
+    read->error = errno;
+    read->done = 0;
+    return true;
 }
 
-void gf_shared_read_drop(const struct gf_shared_plan *plan)
+bool gf_shared_read(int fd, char *to, size_t bytes, off_t offset, ssize_t *ret, size_t *ret_shared)
 {
-    gf_sub_relaxed(&helpers_reading, plan->helpers);
-}
+    struct shared_read read = {.pool = gf_pool_with_helpers(2),
+                               .io_priority = gf_io_priority_get(),
+                               .process = getpid(),
+                               .thread = (pid_t)syscall(SYS_gettid),
+                               .fd = fd,
+                               .offset = offset,
+                               .to = to,
+                               .bytes = bytes};
 
-size_t gf_shared_read(const struct gf_shared_plan *plan, int fd, char *to, off_t offset)
-{
-    struct shared_read read = {
-        .job = {.work = read_piece, .max_helpers = plan->helpers},
-        .fd = fd,
-        .file = plan->file,
-        .to = to,
-        .bytes = plan->bytes,
-        .offset = offset,
-        .caller = &here,
-        .io_priority = plan->io_priority,
-    };
-    const uint64_t pieces = (read.bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
-    const uint64_t failed = gf_pool_run(plan->pool, &read.job, pieces);
-
-    gf_shared_read_drop(plan);
-    return failed == GF_PIECE_NONE ? read.bytes : (size_t)failed * GF_TUNE_IMPORT_PIECE;
+    if (!may_share(&read))
+        return false;
+    read.helpers = reserve_helpers(read.pool);
+    const bool shared = read.helpers > 1 && make_steps(&read);
+    gf_sub_relaxed(&helpers_reading, read.helpers);
+    if (!shared)
+        return false;
+    *ret = read.result;
+    *ret_shared = read.done;
+    errno = read.error;
+    return true;
 }

@@ -2,7 +2,10 @@
 #include "engine/transfer/pool/helper.h"
 
 #include "base/base.h"
+#include "engine/machine/mempolicy.h"
 #include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/setup/setup.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <errno.h>
@@ -105,4 +108,40 @@ int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
     for (size_t each = STACK_LEAST; error == EINVAL && each <= STACK_MOST; each *= 2)
         error = start_on_stacks(&start, count, each);
     return error;
+}
+
+/* What helpers inherit from the thread that makes them. */
+struct apart {
+    const struct start *start;
+    unsigned count;
+    bool *ret_apart;
+    bool has_policy;
+    int mode;
+    struct gf_nodes nodes;
+    int error;
+};
+
+static void start_apart(void *closure)
+{
+    struct apart *s = closure;
+    struct gf_nodes nodes;
+    int mode;
+
+    if (gf_setup.thread_allocates)
+        gf_setup.thread_allocates();
+    if (s->has_policy && gf_mempolicy_read(&mode, &nodes) &&
+        (mode != s->mode || !gf_set_equal(&nodes, &s->nodes)))
+        gf_mempolicy_set(s->mode, &s->nodes);
+    *s->ret_apart = true;
+    s->error = gf_helpers_start(s->count, s->start->run, s->start->arg);
+}
+
+int gf_helpers_start_apart(unsigned count, void *(*run)(void *), void *arg, bool *ret_apart)
+{
+    const struct start start = {run, arg};
+    struct apart s = {.start = &start, .count = count, .ret_apart = ret_apart};
+
+    s.has_policy = gf_mempolicy_read(&s.mode, &s.nodes);
+    return gf_own_table_run_on_server(start_apart, &s) ? s.error
+                                                       : gf_helpers_start(count, run, arg);
 }

@@ -3,6 +3,8 @@
 #ifndef GF_ENGINE_TRANSFER_POOL_HELPER_H
 #define GF_ENGINE_TRANSFER_POOL_HELPER_H
 
+#include "base/base.h"
+
 /*
  * Starts up to `count` detached threads that run run(arg) with every signal blocked, and does not
  * wait for them. Returns 0, or an errno if the first thread could not be started. If only later
@@ -10,5 +12,12 @@
  * never unmapped.
  */
 int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg);
+
+/*
+ * The same, but lets gf_server_reads (os/own_table.h) create the threads, so that they share its
+ * descriptor table. Before the threads run, sets *ret_apart to true. If this thread does not serve,
+ * the calling thread creates them, and *ret_apart stays as it is.
+ */
+int gf_helpers_start_apart(unsigned count, void *(*run)(void *), void *arg, bool *ret_apart);
 
 #endif

@@ -7,13 +7,16 @@
 #include "engine/transfer/pool/pkru.h"
 #include "engine/transfer/pool/priority.h"
 #include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/pool/running.h"
 #include "engine/transfer/setup/tuning.h"
 #include "os/cpu_claim.h"
+#include "os/own_table.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #define HELPERS_MAX 64 /* the most that GPUFEED_STAGE_THREADS allows */
 
@@ -28,7 +31,9 @@ struct gf_pool {
     _Atomic unsigned usable;
     _Atomic unsigned noted; /* the last number that gf_pool_note_threads got */
     bool has_pkru;
+    bool apart; /* written before the helpers start */
     enum gf_helper_priority priority;
+    _Atomic int priority_error; /* an errno */
     _Atomic bool requested, started, failed;
     _Atomic unsigned alive;    /* number of helpers that run */
     struct gf_cpu_claim claim; /* used only by gf_pools_follow */
@@ -330,9 +335,11 @@ static void *run_helper(void *arg)
     struct gf_pool *pool = arg;
 
     prctl(PR_SET_NAME, "gpufeed-copy");
-    gf_priority_apply(pool->priority);
+    if (pool->apart)
+        gf_own_table_joined();
+    gf_store_relaxed(&pool->priority_error, gf_priority_apply(pool->priority));
     enrol_helper(pool);
-    gf_add_relaxed(&pool->alive, 1);
+    gf_add_acq_rel(&pool->alive, 1);
     for (;;) {
         const uint32_t seen = gf_eventcount_read(&pool->events);
         struct gf_job *job = enter_next_job(pool);
@@ -346,23 +353,19 @@ static void *run_helper(void *arg)
     return NULL;
 }
 
-/* A call of gf_pool_run. */
-struct run {
-    struct gf_pool *pool;
-    struct gf_job *job;
-    struct run *outer; /* the call that a handler of a signal has interrupted */
-};
-static __thread struct run *running; /* the innermost call on this thread */
-
-/* Called in a forked child, for the calls that a handler of a signal interrupted and forked in. */
-static void end_runs(void)
+pthread_mutex_t *gf_pool_lock(struct gf_pool *pool)
 {
-    for (const struct run *run = running; run; run = run->outer) {
-        /* another thread may have held the lock */
-        run->pool->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-        gf_store_relaxed(&run->job->failed, 0);
-        gf_store_relaxed(&run->job->helpers, 0);
-    }
+    return &pool->lock;
+}
+
+/* Waits at most 0.1 s for the first helper, and prints why its priority was refused. */
+static void report_priority(const struct gf_pool *pool)
+{
+    static const struct timespec ms = {.tv_nsec = 1000000};
+
+    for (unsigned i = 0; i < 100 && !gf_load_acquire(&pool->alive); i++)
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+    gf_priority_warn(pool->priority, gf_load_relaxed(&pool->priority_error));
 }
 
 int gf_pool_start(struct gf_pool *pool)
@@ -371,10 +374,17 @@ int gf_pool_start(struct gf_pool *pool)
         gf_exchange_relaxed(&pool->started, true))
         return 0;
     static bool watches; /* used on the library's own thread only */
-    watches = watches || pthread_atfork(NULL, NULL, end_runs) == 0;
-    const int error = gf_helpers_start(pool->threads - 1, run_helper, pool);
+    watches = watches || pthread_atfork(NULL, NULL, gf_running_in_child) == 0;
+    const int error = gf_helpers_start_apart(pool->threads - 1, run_helper, pool, &pool->apart);
+    if (!error && pool->priority != gf_helper_priority_normal)
+        report_priority(pool);
     gf_store_relaxed(&pool->failed, error != 0);
     return error;
+}
+
+bool gf_pool_is_apart(const struct gf_pool *pool)
+{
+    return pool->apart;
 }
 
 bool gf_pool_has_failed(const struct gf_pool *pool)
@@ -471,15 +481,13 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
 
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
 {
-    struct run run = {pool, job, running};
+    struct gf_running run = {.job = job, .lock = &pool->lock};
 
-    running = &run;
-    atomic_signal_fence(memory_order_seq_cst);
+    gf_running_begin(&run);
     gf_pool_open(pool, job, pieces);
     while (gf_job_help(job))
         ;
     const uint64_t failed = gf_pool_close(pool, job);
-    atomic_signal_fence(memory_order_seq_cst);
-    running = run.outer;
+    gf_running_end(&run);
     return failed;
 }

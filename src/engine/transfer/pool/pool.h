@@ -19,6 +19,8 @@
 #include "config/options.h"
 #include "engine/transfer/pool/job.h"
 
+#include <pthread.h>
+
 struct gf_pool;
 
 struct gf_pool_size {
@@ -63,9 +65,15 @@ bool gf_pool_note_threads(struct gf_pool *pool, unsigned threads);
  * first helper cannot be started. Called on the library's own thread only, for two reasons. First,
  * starting a thread allocates memory, so each calling thread would get an arena of the heap, and
  * each arena slows down forks. Second, threads that the library's own thread starts count as
- * threads of the library.
+ * threads of the library. If gf_server_reads serves, it makes the helpers for that thread, so that
+ * they share its descriptor table.
  */
 int gf_pool_start(struct gf_pool *pool);
+/*
+ * Whether the helpers share the descriptor table of gf_server_reads (os/own_table.h), which the
+ * program cannot see, instead of the program's.
+ */
+bool gf_pool_is_apart(const struct gf_pool *pool);
 /* Whether the first helper could not be started; gf_pool_start does not try again. */
 bool gf_pool_has_failed(const struct gf_pool *pool);
 
@@ -99,6 +107,9 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job);
  * no helpers, the call then returns 0, as if the first piece had failed.
  */
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces);
+
+/* The lock of the list of jobs, for running.h. */
+pthread_mutex_t *gf_pool_lock(struct gf_pool *pool);
 
 /* The first pool that has at least `helpers` helpers; NULL if there is no such pool. */
 struct gf_pool *gf_pool_with_helpers(unsigned helpers);

@@ -28,10 +28,14 @@ static int set_priority(enum gf_helper_priority priority)
     return result < 0 ? errno : 0;
 }
 
-void gf_priority_apply(enum gf_helper_priority priority)
+int gf_priority_apply(enum gf_helper_priority priority)
+{
+    return priority == gf_helper_priority_normal ? 0 : set_priority(priority);
+}
+
+void gf_priority_warn(enum gf_helper_priority priority, int error)
 {
     static _Atomic bool warned;
-    const int error = priority == gf_helper_priority_normal ? 0 : set_priority(priority);
 
     if (error && !gf_exchange_relaxed(&warned, true))
         gf_warn("GPUFEED_HELPER_PRIORITY=%s has no effect: %s",

@@ -6,9 +6,11 @@
 #include "config/options.h"
 
 /*
- * Gives the calling helper the requested priority. If the kernel refuses, the helper keeps its
- * priority. The first refusal in the process prints one line.
+ * Gives the calling helper the requested priority. Returns 0, or an errno if the kernel refuses. Then
+ * the helper keeps its priority. Prints nothing, because helpers have no standard error.
  */
-void gf_priority_apply(enum gf_helper_priority priority);
+int gf_priority_apply(enum gf_helper_priority priority);
+/* Prints one line about the first refusal in the process. Not called on helpers. */
+void gf_priority_warn(enum gf_helper_priority priority, int error);
 
 #endif

@@ -31,6 +31,8 @@ struct gf_transfer_setup {
      * its policy was set by the library, or the kernel refuses the query. May be NULL.
      */
     bool (*user_policy)(int *ret_mode, struct gf_nodes *ret_nodes);
+    /* Called on a thread of the library that will allocate. May be NULL. */
+    void (*thread_allocates)(void);
     /*
      * Makes the library's own thread call gf_transfer_prepare soon. NULL: the library has no own
      * thread, and the caller does that work itself.

@@ -199,8 +199,10 @@
  * The most helpers that read a file for one call. All calls together leave GF_TUNE_READ_SPARED
  * helpers to copies, or half of them if there are few.
  */
-#define GF_TUNE_READ_HELPERS 7
-#define GF_TUNE_READ_SPARED 4
+#define GF_TUNE_READ_HELPERS 8
+#define GF_TUNE_READ_SPARED 3
+/* If no helper takes the file in this time, all are busy, and the read is not shared. */
+#define GF_TUNE_READ_PATIENCE_NS UINT64_C(5000000)
 /*
  * Read-ahead in mapped files. One call of madvise covers a step, because a longer call reads no
  * more than the kernel's own read-ahead size, 128 KiB by default. A helper does one piece at a
