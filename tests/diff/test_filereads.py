@@ -54,6 +54,29 @@ def test_descriptors_of_another_thread_are_not_read(run, tmp_path):
 
 
 PYTHON = "/usr/bin/python3"
+
+# Runs a command with a filter that refuses pidfd_getfd, as Docker's default profile does.
+REFUSING = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None)
+code = b"".join(struct.pack("HBBI", *step) for step in
+                ((0x20, 0, 0, 0), (0x15, 0, 1, 438), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)))
+buffer = ctypes.create_string_buffer(code)
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(buffer)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_native_reads_where_files_cannot_be_taken(run, tmp_path):
+    report = tmp_path / "report.json"
+    plain, ours = run.both(PYTHON, "-c", REFUSING, APPS / "filereads", "offsets", tmp_path, *LIBRARIES, sim=True,
+                           GPUFEED_REPORT=report, KIT_TURNS=10, **HELPED)
+    assert plain.returncode == 0, (plain.stdout, plain.stderr)
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+    assert json.loads(report.read_text())["transfers"]["parallel_read"]["bytes"] == 0
+
+
 PROGRAM = """
 import ctypes, hashlib, pathlib, sys, time
 {imports}
