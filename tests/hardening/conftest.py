@@ -12,6 +12,7 @@ _spec = importlib.util.spec_from_file_location("preload_conftest", PRELOAD_TESTS
 _preload = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_preload)
 PRELOAD, SIM_DIR, SOURCE, BUILD = _preload.PRELOAD, _preload.SIM_DIR, _preload.SOURCE, _preload.BUILD
+COMMAND = _preload.COMMAND
 compile_c = _preload.compile_c
 CUDA = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=True, text=True,
                       check=True).stdout.strip()

@@ -14,7 +14,7 @@ listed() {
 }
 listed "$@" -E -P -x c -D'GF_CU(symbol)=symbol' -D'GF_LIBC(symbol)=symbol' -D'GF_API(symbol)=symbol' "$hooks"
 listed "$@" -E -P -x c -D'GF_FAMILY(name, type, parameters, arguments)=name' -D'GF_FAMILY_DERIVED(name)=name' \
-    -D'GF_FAMILY_ALIAS(alias, name, type, parameters)=alias' "$family"
+    -D'GF_FAMILY_ALIAS(alias, name, type, parameters, arguments)=alias' "$family"
 LC_ALL=C sort -o "$wanted" "$wanted"
 nm -D --defined-only "$library" | awk '{ print $3 }' | LC_ALL=C sort >"$found"
 diff -u "$wanted" "$found" || { echo "exports (+) and the two lists (-) differ" >&2; exit 1; }

@@ -13,4 +13,10 @@ struct gf_family {
 #include "abi/family.def"
 };
 
+/* glibc's second names for some of these functions. */
+struct gf_libc_family {
+#define GF_FAMILY_ALIAS(alias, name, type, parameters, arguments) type(*alias) parameters;
+#include "abi/family.def"
+};
+
 #endif

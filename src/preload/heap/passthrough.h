@@ -14,7 +14,13 @@
  */
 extern struct gf_family gf_family_passthrough __attribute__((visibility("hidden")));
 
-/* Fills the table. Called once, by the thread that decides the mode. */
+/*
+ * The same for glibc's second names, such as __libc_malloc: the next definition of the same name.
+ * The field of a name that no other object defines has the function of the first name.
+ */
+extern struct gf_libc_family gf_libc_names_passthrough __attribute__((visibility("hidden")));
+
+/* Fills the tables. Called once, by the thread that decides the mode. */
 void gf_passthrough_resolve(void);
 
 #endif

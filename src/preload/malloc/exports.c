@@ -146,15 +146,25 @@ GF_EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size)
     cfree(block);
 }
 
+/* Whether the heap passes calls through, for a call that may be the first. */
+GF_COLD static bool decided_to_pass_through(bool inside_calloc)
+{
+    return gf_start_loaded() && decided_family(inside_calloc) == &gf_family_passthrough;
+}
+
 /*
- * A program may allocate a block by one of glibc's internal names, and free it by free. So the
- * functions of these names must use the same allocator as free.
+ * A program may allocate a block by one of glibc's internal names, and free it by free. So if
+ * jemalloc serves malloc, it serves these names, too. If another allocator serves malloc, its own
+ * malloc may call __libc_malloc. So each of these names calls the next definition of itself: the
+ * next malloc would call __libc_malloc again, without end.
  */
-#if __has_attribute(copy)
-#define ALIAS_OF(symbol) __attribute__((alias(#symbol), copy(symbol)))
-#else
-#define ALIAS_OF(symbol) __attribute__((alias(#symbol)))
-#endif
-#define GF_FAMILY_ALIAS(alias_, name, type, parameters)                                            \
-    GF_EXPORT type alias_ parameters ALIAS_OF(name);
+#define GF_FAMILY_ALIAS(alias, name, type, parameters, arguments)                                  \
+    GF_EXPORT type alias parameters                                                                \
+    {                                                                                              \
+        if (jemalloc_serves())                                                                     \
+            return gf_family_jemalloc.name arguments;                                              \
+        return passes_through() || decided_to_pass_through(GF_IS_CALLOC(#name))                    \
+                   ? gf_libc_names_passthrough.alias arguments                                     \
+                   : name##_otherwise arguments;                                                   \
+    }
 #include "abi/family.def"

@@ -10,7 +10,7 @@ void cfree(void *block);
 void free_sized(void *block, size_t size);
 void free_aligned_sized(void *block, size_t alignment, size_t size);
 
-#define GF_FAMILY_ALIAS(alias, name, type, parameters) type alias parameters;
+#define GF_FAMILY_ALIAS(alias, name, type, parameters, arguments) type alias parameters;
 #include "abi/family.def"
 
 #endif

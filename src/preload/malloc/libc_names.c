@@ -32,7 +32,7 @@
 static const char *const names[] = {
 #define GF_FAMILY(name, type, parameters, arguments) #name,
 #define GF_FAMILY_INFO(name, type, parameters, arguments)
-#define GF_FAMILY_ALIAS(alias, name, type, parameters) #alias,
+#define GF_FAMILY_ALIAS(alias, name, type, parameters, arguments) #alias,
 #include "abi/family.def"
 };
 
