@@ -67,39 +67,47 @@ static void print_head(const struct gf_target_thread *thread)
     putchar('\n');
 }
 
-static void print_python(const struct gf_python_threads *python, struct gf_target *target, size_t i)
+static void print_rest(const char *indent, size_t count)
 {
-    static struct gf_pystack_frame frames[FRAMES];
+    if (count > FRAMES)
+        printf("%s(outer frames are not shown)\n", indent);
+}
+
+static void print_state(const struct gf_python_threads *python, struct gf_target *target,
+                        uintptr_t state)
+{
+    static struct gf_pystack_frame frames[FRAMES + 1];
     const struct gf_pystack_memory memory = {gf_target_read, target};
     const size_t count =
-        python->states && python->states[i]
-            ? gf_pystack_frames(python->layout, &memory, python->states[i], frames, FRAMES)
-            : 0;
-    for (size_t k = 0; k < count; k++) {
+        gf_pystack_frames(python->layout, &memory, state, frames, GF_ARRAY_LEN(frames));
+
+    for (size_t k = 0; k < gf_min(count, (size_t)FRAMES); k++) {
         fputs("    ", stdout);
         put_text(frames[k].file);
         printf(":%d in ", frames[k].line);
         put_text(frames[k].function);
         putchar('\n');
     }
+    print_rest("    ", count);
 }
 
 static void print_native(struct gf_native_unwinder *unwinder, struct gf_objects *objects,
                          const struct gf_target_thread *thread)
 {
-    static uintptr_t frames[FRAMES];
+    static uintptr_t frames[FRAMES + 1];
     const size_t count =
-        thread->stopped ? gf_native_frames(unwinder, thread->tid, frames, FRAMES) : 0;
+        thread->stopped ? gf_native_frames(unwinder, thread->tid, frames, GF_ARRAY_LEN(frames)) : 0;
 
     if (!thread->stopped)
         printf("      (its stack cannot be read: %s)\n", strerror(thread->error));
-    for (size_t k = 0; k < count; k++) {
+    for (size_t k = 0; k < gf_min(count, (size_t)FRAMES); k++) {
         char name[512];
         gf_objects_name(objects, frames[k] - (k > 0), name, sizeof(name));
         fputs("      ", stdout);
         put_text(name);
         putchar('\n');
     }
+    print_rest("      ", count);
 }
 
 static void print_all(struct gf_target *target, struct gf_native_unwinder *unwinder)
@@ -117,7 +125,9 @@ static void print_all(struct gf_target *target, struct gf_native_unwinder *unwin
     putchar('\n');
     for (size_t i = 0; i < target->count; i++) {
         print_head(&target->threads[i]);
-        print_python(&python, target, i);
+        for (size_t k = 0; k < python.count; k++)
+            if (python.states[k].thread == i)
+                print_state(&python, target, python.states[k].state);
         print_native(unwinder, objects, &target->threads[i]);
     }
     gf_python_threads_free(&python);

@@ -10,11 +10,18 @@
 #include "base/pystack/pystack.h"
 #include "stacks/target.h"
 
+/* A thread state of one thread, which has one in each interpreter that it has entered. */
+struct gf_python_state {
+    size_t thread; /* index in the target's threads */
+    uintptr_t state;
+};
+
 struct gf_python_threads {
     const struct gf_pystack_layout *layout; /* NULL: frames of that version cannot be read */
     char version[32];                       /* "3.11"; "": no interpreter was found */
-    /* The thread state of each thread of the target; 0: the thread runs no Python. */
-    uintptr_t *states;
+    /* Those of the newest interpreter come first. */
+    struct gf_python_state *states;
+    size_t count;
 };
 
 /*

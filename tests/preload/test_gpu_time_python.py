@@ -130,6 +130,24 @@ def test_a_worker_of_its_own_program_has_its_line(loop, version, method):
     assert line["function"] == "make"
 
 
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_a_worker_with_a_subinterpreter_has_its_line(loop, version):
+    """The newest interpreter is not the one of the worker's main thread."""
+    _, line, _ = loop(with_workers("""
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        kept = []
+        def make():
+            if not kept:
+                kept.append(interpreters.create())
+            time.sleep(0.3)
+            return 1
+    """, 1, "spawn"), {"few_workers", "transform"}, PYTHONS[version])
+    assert line["function"] == "make"
+
+
 def test_a_worker_that_waits_for_a_server_waits_for_storage(loop):
     _, line, summary = loop(with_workers("""
         import socket

@@ -27,6 +27,33 @@ def first(): time.sleep(100)
 first()
 """
 
+SUBINTERPRETERS = """
+import threading, time
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+run = getattr(interpreters, "run_string", None) or interpreters.exec
+idle = [interpreters.create()]
+def enter():
+    run(interpreters.create(), "import time\\ndef inside(): time.sleep(100)\\ninside()")
+threading.Thread(target=enter, daemon=True).start()
+time.sleep(0.5)
+idle += [interpreters.create(), interpreters.create()]
+def outside(): time.sleep(100)
+print("ready", flush=True)
+outside()
+"""
+
+DEEP = """
+import time
+def deep(n):
+    if n: return deep(n - 1)
+    print("ready", flush=True)
+    time.sleep(100)
+deep(500)
+"""
+
 LOADER = """
 import os
 import torch
@@ -104,6 +131,21 @@ def test_lines_of_every_thread(started, python):
     assert one.poll() is None
     state = pathlib.Path(f"/proc/{one.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     assert state in "SR"  # the process continues
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_frames_of_all_interpreters(started, python):
+    one = started(python, "-c", SUBINTERPRETERS)
+    text = until(one.pid, r"waiting in .*\n *<string>:14 in outside\n(.*\n)*thread .*waiting in .*\n *<string>:2 in inside")
+    (_, main), (_, entered) = threads(text)
+    assert main[:2] == ["<string>:14 in outside", "<string>:16 in <module>"], text
+    assert entered[:3] == ["<string>:2 in inside", "<string>:3 in <module>", "<string>:10 in enter"], text
+
+
+def test_a_deep_stack_says_that_frames_are_missing(started):
+    one = started("/usr/bin/python3", "-c", DEEP)
+    _, lines = threads(until(one.pid, "waiting in .*\n *<string>:6 in deep"))[0]
+    assert lines[127:129] == ["<string>:4 in deep", "(outer frames are not shown)"], lines
 
 
 def test_a_hung_loader(started):

@@ -156,6 +156,18 @@ static uintptr_t find_end(pid_t pid, uintptr_t state, uintptr_t interpreter, int
     return 0;
 }
 
+/*
+ * _PyRuntime has the addresses of the newest interpreter and of the main interpreter, one after the
+ * other. In this process both may be the same. In the child, only the second is the interpreter of
+ * the main thread.
+ */
+static uintptr_t main_after(uintptr_t runtime, uintptr_t newest, uintptr_t interpreter)
+{
+    uintptr_t after;
+    const uintptr_t next = newest + sizeof(after);
+    return read_word(0, runtime + next, &after) && after == interpreter ? next : newest;
+}
+
 /* Finds in this process at which offsets the pointers are. `state`: any thread's state. */
 static bool find_chain(uintptr_t runtime, size_t size, uintptr_t state, struct chain *ret)
 {
@@ -172,7 +184,8 @@ static bool find_chain(uintptr_t runtime, size_t size, uintptr_t state, struct c
     const intptr_t in_interpreter = find_word(interpreter, INTERPRETER_WORDS, first);
     if (in_runtime < 0 || in_interpreter < 0)
         return false;
-    *ret = (struct chain){(uintptr_t)in_runtime, (uintptr_t)in_interpreter};
+    *ret = (struct chain){main_after(runtime, (uintptr_t)in_runtime, interpreter),
+                          (uintptr_t)in_interpreter};
     return true;
 }
 
