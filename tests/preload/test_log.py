@@ -28,6 +28,17 @@ def test_a_limit_on_the_size_of_files_is_no_end(run, tmp_path):
     assert 0 < log.stat().st_size <= 4000
 
 
+@pytest.mark.parametrize("limit", [100, 2000, 8000])
+def test_a_log_beyond_that_limit_names_the_limit(program, run, tmp_path, limit):  # noqa: F811
+    """The write that reaches the limit is short, and has no error of its own."""
+    path, env = program.prepare("", GPUFEED_LOG=tmp_path / "log", GPUFEED_VERBOSE=0, GPUFEED_STALL_US=1)
+    found = subprocess.run([PYTHON, path], env=run.env(sim=True, **env), capture_output=True, text=True, check=False,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert found.returncode == 0, found.stderr
+    assert (tmp_path / "log").stat().st_size == limit
+    assert found.stderr.splitlines() == [f"gpufeed: GPUFEED_LOG: cannot append to {tmp_path}/log: File too large; lines are lost"]
+
+
 def test_a_report_beyond_that_limit(program, run, tmp_path):  # noqa: F811
     path, env = program.prepare("signal.signal(signal.SIGXFSZ, signal.SIG_DFL)",
                                 GPUFEED_REPORT=tmp_path / "report", GPUFEED_LOG="")

@@ -250,17 +250,27 @@ static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL
     return at + (size_t)gf_fmt(tail + at, TAIL - at, "}\n");
 }
 
+/*
+ * Appends the line. The first line after a torn one begins with a line feed. If only a part of the
+ * line is written, a line feed is appended at once, because the error of that call tells why.
+ */
 static int append_line(const struct gf_line *line, size_t length)
 {
-    const bool torn = __atomic_exchange_n(&journal_slots()->torn, false, __ATOMIC_RELAXED);
-    const ssize_t written = gf_log_file_append(line->pid, "\n", torn, line->text, length);
-    const bool whole = written == (ssize_t)(torn + length);
+    bool *const torn = &journal_slots()->torn;
+    const bool after_torn = __atomic_exchange_n(torn, false, __ATOMIC_RELAXED);
+    const size_t whole = after_torn + length;
+    ssize_t written = gf_log_file_append(line->pid, "\n", after_torn, line->text, length);
 
     if (written > 0)
         __atomic_fetch_add(&journal_slots()->written, written, __ATOMIC_RELAXED);
-    if (!whole && (written > 0 || torn))
-        __atomic_store_n(&journal_slots()->torn, true, __ATOMIC_RELAXED);
-    return whole ? 0 : written < 0 ? (int)written : -EIO;
+    if (written == (ssize_t)whole)
+        return 0;
+    const bool in_part = written > 0;
+    if (in_part)
+        written = gf_log_file_append(line->pid, "\n", 1, "", 0);
+    if (written <= 0 && (in_part || after_torn))
+        __atomic_store_n(torn, true, __ATOMIC_RELAXED);
+    return written < 0 ? (int)written : -ENOSPC;
 }
 
 /* Must not be called on the writer thread, because its descriptor table has no standard error. */
