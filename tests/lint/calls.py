@@ -16,6 +16,7 @@ KINDS = {
 # Private memory of the library, which the program can neither register nor map.
 OWN = "memory that the library mapped itself"
 PERMITTED = {
+    "src/base/elf_fault.c": {"descriptors": "within cuInit, before the engine is loaded, and in the command", "pages": OWN},
     "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
     "src/base/loader/libc.c": {"descriptors": "before relocation, when the process has one thread",
                                "pages": "makes this library's own table of calls writable for a moment"},

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from clikit import *
-from conftest import BUILD
+from conftest import BUILD, PRELOAD
 
 
 def run_real(audit, tunables):
@@ -190,6 +190,30 @@ def test_missing_library(layout, run, tmp_path):
     result = run(tmp_path / "bin" / "gpufeed", "run", "true", preload=False)
     assert result.returncode == 1
     assert "libgpufeed.so is not in ../lib, relative to this command's folder" in result.stderr
+
+
+DAMAGES = {
+    "Permission denied": lambda library: library.chmod(0),
+    "the file is empty": lambda library: library.write_bytes(b""),
+    "the file is truncated": lambda library: os.truncate(library, 8192),
+    "not a shared library for this processor": lambda library: library.write_bytes(b"\0" * 8192),
+    "not a regular file": lambda library: (library.unlink(), library.mkdir()),
+}
+
+
+@pytest.mark.parametrize("command", [["run", "true"], ["run", "--print", "true"], ["preload-path"]], ids=" ".join)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_library(layout, run, tmp_path, damage, command):
+    """The loader prints an error for some of these files, and a program with a truncated one ends by SIGBUS."""
+    shutil.copytree(layout, tmp_path / "copy")
+    library = tmp_path / "copy" / "lib" / "libgpufeed.so"
+    shutil.copy(PRELOAD, library)
+    DAMAGES[damage](library)
+    # Root may read every file, unless it gives up that capability.
+    bounded = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+    result = run(*bounded, tmp_path / "copy" / "bin" / "gpufeed", *command, preload=False)
+    assert (result.returncode, result.stdout, result.stderr) == \
+        (1, "", f"gpufeed {command[0]}: cannot preload {library}: {damage}; install it again\n")
 
 
 @pytest.mark.parametrize("name", ["a folder", "a:folder", "$ORIGIN"])

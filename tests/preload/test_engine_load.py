@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading the engine: races, failures, forked children, and processes without one."""
 
+import os
+import shutil
 import subprocess
 
 import pytest
+from conftest import ENGINE_DIR
 from preloadkit import *
 
 
@@ -73,6 +76,18 @@ def test_without_an_engine(kit):
         assert len(result.stderr.splitlines()) == 1
         assert "gpufeed: copies, pinned memory and placement are off: " in result.stderr
     assert kit.go(app, GPUFEED="off").stderr == ""
+
+
+@pytest.mark.parametrize("name", ["libgpufeed-engine.so", "libgfhwloc.so", "libgfnuma.so"])
+def test_a_truncated_engine_does_not_end_the_program(run, tmp_path, name):
+    private = ENGINE_DIR / "machine" / "private"
+    for path in (PRELOAD, ENGINE_DIR / "libgpufeed-engine.so", *private.glob("libgf*.so")):
+        shutil.copy(path, tmp_path)
+    os.truncate(tmp_path / name, 4096)
+    result = run("/usr/bin/python3", "-c", "import ctypes; assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0",
+                 sim=True, preload=False, LD_PRELOAD=tmp_path / PRELOAD.name)
+    assert (result.returncode, result.stderr) == \
+        (0, f"gpufeed: copies, pinned memory and placement are off: cannot load {tmp_path}/{name}: the file is truncated\n")
 
 
 def test_engine_of_another_version(kit):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/cmd_preload_path.h"
 
+#include "base/elf_fault.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
 #include "cli/common/shell_word.h"
@@ -39,6 +40,18 @@ static int report_forbidden(const char *library)
     return GF_EXIT_FAILED;
 }
 
+static int print_path(const char *library)
+{
+    const char *fault = gf_elf_fault(library);
+
+    if (!fault) {
+        puts(library);
+        return GF_EXIT_OK;
+    }
+    gf_cli_error("preload-path", "cannot preload %s: %s; install it again", library, fault);
+    return GF_EXIT_FAILED;
+}
+
 int gf_cmd_preload_path(int argc, char **argv)
 {
     char library[PATH_MAX];
@@ -53,8 +66,7 @@ int gf_cmd_preload_path(int argc, char **argv)
     }
     switch (gf_ld_preload_find(library, sizeof(library))) {
     case 0:
-        puts(library);
-        return GF_EXIT_OK;
+        return print_path(library);
     case -EINVAL:
         return report_forbidden(library);
     default:

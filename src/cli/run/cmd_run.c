@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/cmd_run.h"
 
+#include "base/elf_fault.h"
 #include "cli/common/cli.h"
 #include "cli/run/environ.h"
 #include "cli/run/exec_target.h"
@@ -131,7 +132,7 @@ static void add_preload(struct gf_env *env, const char *library)
 /*
  * Puts the library first in the program's LD_PRELOAD, unless a preload cannot work. If the program
  * will not load the library, prints an error and sets *ret_why to the reason, otherwise to NULL.
- * Returns 0, or -ENOENT if the library is missing.
+ * Returns 0, or -errno if the library is missing or damaged.
  */
 static int set_preload(struct gf_env *env, const char *program, const char *name,
                        const char **ret_why)
@@ -155,6 +156,11 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
                      library, name);
         *ret_why = "LD_PRELOAD cannot hold its path";
         return 0;
+    }
+    const char *fault = gf_elf_fault(library);
+    if (fault) {
+        gf_cli_error("run", "cannot preload %s: %s; install it again", library, fault);
+        return -ENOEXEC;
     }
     *ret_why = find_obstacle_in_environment(env, name);
     if (*ret_why) {

@@ -4,8 +4,11 @@
 #include "abi/abi_hash.h"
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/elf_fault.h"
+#include "base/fmt.h"
 #include "base/log.h"
 #include "base/loader/symbols.h"
+#include "base/path.h"
 #include "os/permit.h"
 #include "os/procfs.h"
 #include "preload/heap/arenas.h"
@@ -194,8 +197,34 @@ static void *open_engine(void)
 
 #define OFF "copies, pinned memory and placement are off: "
 
+/*
+ * Whether the engine and the libraries that it links can be loaded. A truncated file would end the
+ * program by SIGBUS. They lie in the folder of this library, or are found elsewhere.
+ */
+static bool engine_files_are_whole(void)
+{
+    static const char *const names[] = {GF_ENGINE_FILE, "libgfenv.so", "libgfhwloc.so",
+                                        "libgfnuma.so"};
+    struct gf_symbol self;
+    char path[PATH_MAX];
+
+    for (size_t i = 0; gf_symbol_holder(&attached, &self) && i < GF_ARRAY_LEN(names); i++) {
+        const int folder = (int)(gf_path_file_name(self.object) - self.object);
+        const int length = gf_fmt(path, sizeof(path), "%.*s%s", folder, self.object, names[i]);
+        const char *fault =
+            length < (int)sizeof(path) && access(path, F_OK) == 0 ? gf_elf_fault(path) : NULL;
+        if (fault) {
+            gf_warn(OFF "cannot load %s: %s", path, fault);
+            return false;
+        }
+    }
+    return true;
+}
+
 static gf_engine_start_fn *find_engine_start(void)
 {
+    if (!engine_files_are_whole())
+        return NULL;
     void *handle = open_engine();
     void *start = handle ? gf_originals()->dlsym(handle, GF_ENGINE_START) : NULL;
     if (!start)
