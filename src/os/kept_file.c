@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +18,8 @@
  */
 #define MOST 1024
 #define BELOW 64L
+/* Below this limit, a program may need every descriptor, so no file is kept. */
+#define LIMIT_LEAST 256
 
 static bool is_file(int fd, const struct stat *wanted)
 {
@@ -26,14 +29,32 @@ static bool is_file(int fd, const struct stat *wanted)
            found.st_ino == wanted->st_ino;
 }
 
-/* Returns the lowest number that a kept descriptor should have. */
-static long least_number(void)
+static void set_limit(rlim_t soft, rlim_t hard)
 {
-    struct rlimit limit = {.rlim_cur = MOST};
+    const struct rlimit limit = {soft, hard};
+    syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit, NULL);
+}
+
+/*
+ * Duplicates the descriptor to a high number. While the process has one thread and the soft limit is
+ * at most MOST, the number is above the soft limit, so that the program can open as many files as
+ * without the library. The limit is raised for the call. Another thread could read the raised limit,
+ * so in a process with several threads the number is below the limit.
+ */
+static long duplicate_high(long low)
+{
+    struct rlimit limit = {.rlim_cur = MOST, .rlim_max = MOST};
 
     syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
-    const long most = (long)gf_min(limit.rlim_cur, (rlim_t)MOST);
-    return most > 2 * BELOW ? most - BELOW : most / 2;
+    const long soft = (long)gf_min(limit.rlim_cur, (rlim_t)MOST);
+    if (!__libc_single_threaded || limit.rlim_cur > MOST)
+        return soft < LIMIT_LEAST ? -1 : syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, soft - BELOW);
+    if (limit.rlim_max == limit.rlim_cur)
+        return -1;
+    set_limit(gf_min(limit.rlim_max, limit.rlim_cur + BELOW), limit.rlim_max);
+    const long high = syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, soft);
+    set_limit(limit.rlim_cur, limit.rlim_max);
+    return high;
 }
 
 /*
@@ -49,7 +70,7 @@ static long open_high(const char *path, struct stat *ret)
     if (low < 0)
         return -1;
     if (syscall(SYS_newfstatat, AT_FDCWD, path, ret, 0) == 0 && is_file((int)low, ret))
-        high = syscall(SYS_fcntl, low, F_DUPFD_CLOEXEC, least_number());
+        high = duplicate_high(low);
     if (is_file((int)low, ret))
         syscall(SYS_close, low);
     return high >= 0 && is_file((int)high, ret) ? high : -1;

@@ -28,8 +28,8 @@ struct gf_kept_file {
     }
 
 /*
- * Opens the file, unless it is open. The descriptor's number is high, but below FD_SETSIZE and the
- * limit of open files. This function must be called within cuInit, where the driver opens files as
+ * Opens the file, unless it is open. The descriptor's number is high. If the limit of open files is
+ * too low, the file is not kept. This function must be called within cuInit, where the driver opens files as
  * well, or while the process has one thread. Keeps errno.
  */
 void gf_kept_file_open(struct gf_kept_file *file);

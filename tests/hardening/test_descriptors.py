@@ -88,3 +88,36 @@ def test_a_claim_of_cpus_is_in_no_table_of_the_program(run, compile_c):
     """Processes that copy hold a lock on a file in /sys. The descriptor belongs to a thread of the library."""
     program = compile_c(CLAIM, "-O1", "-isystem", CUDA, f"-L{SIM_DIR}", "-l:libcuda.so.1")
     assert run(program, sim=True, timeout=60).stdout == "claims=1 open=0\n"
+
+
+FILL = r"""
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void)
+{
+    int opened = 0, last = -1;
+    free(malloc(8 << 20));
+    for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0; last = fd)
+        opened++;
+    free(malloc(8 << 20));
+    printf("%d files, last number %d, errno %d\n", opened, last, errno);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("hard", ["4096", "soft"])
+@pytest.mark.parametrize("soft", [5, 7, 40, 200, 1024])
+def test_a_log_takes_no_descriptor_from_the_program(run, compile_c, tmp_path, soft, hard):
+    """The program opens files until its limit."""
+    limit = ["prlimit", f"--nofile={soft}:{soft if hard == 'soft' else hard}"]
+    program = compile_c(FILL, "-fno-builtin", name="fill")
+    run.alike(*limit, program, GPUFEED_LOG=tmp_path / "log", GPUFEED_STALL_US=1)
+    assert (tmp_path / "log").exists()
+
+
+def test_a_log_leaves_a_shell_its_pipes(run, tmp_path):
+    run.alike("prlimit", "--nofile=7:7", "bash", "-c", "echo text | cat; cat <(echo more) </dev/null",
+              GPUFEED_LOG=tmp_path / "log")
