@@ -62,6 +62,9 @@ CALLS = {
     "mallopt": "mallopt(M_ARENA_MAX, 2); return 42;",
     "mallinfo2": "mallinfo2(); return 42;",
     "pthread_atfork": "return pthread_atfork(nothing, nothing, nothing) ? 1 : 42;",
+    "pthread_attr_setstacksize": "pthread_attr_t attr; size_t size; pthread_attr_init(&attr);"
+                                 "return pthread_attr_setstacksize(&attr, 32768) ||"
+                                 "pthread_attr_getstacksize(&attr, &size) || size != 32768 ? 1 : 42;",
     "system": 'return system("exit 42") >> 8;',
     "posix_spawn": "return posix_spawn(NULL, \"/no/such\", NULL, NULL, (char *[]){\"no\", NULL}, NULL) == ENOENT ? 42 : 1;",
     "execv": 'execv("/bin/true", (char *[]){"true", NULL}); return 1;',

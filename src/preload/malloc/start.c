@@ -6,6 +6,7 @@
 #include "os/safe_read.h"
 #include "preload/heap/heap.h"
 #include "preload/heap/pages/presence.h"
+#include "preload/malloc/default_stack.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/run_root.h"
 #include "preload/trace/stall.h"
@@ -47,6 +48,8 @@ static void start(bool inside_calloc)
         return;
     const int error = errno;
     const struct gf_options *options = gf_startup_env_options();
+    if (options->mode != gf_mode_off)
+        gf_default_stack_enlarge();
     if (gf_unlikely(*options->log)) {
         gf_start_watch(options);
         gf_start_probes(GF_PERMIT_READING);

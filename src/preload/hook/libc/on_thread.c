@@ -12,8 +12,6 @@
 #include "preload/hook/thread_class.h"
 #include "preload/malloc/start.h"
 
-#include <string.h>
-
 /* Runs on a new thread of the program. */
 static void announce_thread(void)
 {
@@ -52,37 +50,12 @@ static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const vo
     return has_affinity(attr) ? gf_thread_self_set : gf_thread_program;
 }
 
-/*
- * glibc places this library's thread-local variables in each thread's stack, and the hooks need
- * more stack than libc's functions. So STACK_EXTRA is added to a small stack if the caller set its
- * size, but not its address. If attr contains no address, pthread_attr_getstack reports a stack
- * that ends at address 0. The copy contains the same pointers as attr, and libc only reads what
- * they point to.
- */
-#define STACK_EXTRA ((size_t)16 << 10)
-#define STACK_LARGE ((size_t)1 << 20)
-
-static const pthread_attr_t *enlarge_stack(const pthread_attr_t *attr, pthread_attr_t *copy)
-{
-    void *start;
-    size_t size;
-
-    if (!attr || pthread_attr_getstack(attr, &start, &size) != 0 || size == 0 ||
-        size >= STACK_LARGE || (uintptr_t)start + size != 0)
-        return attr;
-    memcpy(copy, attr, sizeof(*copy));
-    return pthread_attr_setstacksize(copy, size + STACK_EXTRA) == 0 ? copy : attr;
-}
-
 int gf_on_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *),
                          void *arg)
 {
     gf_count(gf_hook_pthread_create);
     gf_start();
     const enum gf_thread_class class = classify_thread(attr, __builtin_return_address(0));
-    pthread_attr_t larger;
-    if (class != gf_thread_ours)
-        attr = enlarge_stack(attr, &larger);
     if (class != gf_thread_program)
         return gf_thread_start(ret, attr, run, arg, class, NULL);
     if (!gf_engine() && !gf_thread_class_used())
