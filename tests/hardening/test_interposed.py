@@ -2,9 +2,11 @@
 """Programs and preloads that replace functions of libc by functions that allocate or take locks. The library must
 call libc's own functions."""
 
+import json
 import os
 import platform
 import subprocess
+import time
 
 import pytest
 from conftest import CUDA, PRELOAD, SIM_DIR
@@ -91,6 +93,35 @@ def test_faketime(run, compile_here, first, extra):
     program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
     run.alike(program, sim=True, without={"LD_PRELOAD": FAKETIME}, FAKETIME="-2d",
               LD_PRELOAD=":".join(order), **extra)
+
+
+COPIES = """
+import ctypes
+cuda, libc = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(8 << 20)) == 0
+host, half = ctypes.create_string_buffer(8 << 20), (ctypes.c_long * 2)(0, 500000000)
+for _ in range(10):
+    assert cuda.cuMemcpyHtoD_v2(pointer, host, ctypes.c_size_t(len(host))) == 0
+assert libc.syscall(35, half, None) == 0  # nanosleep
+"""
+
+
+@pytest.mark.parametrize("first", ["library", "faketime"])
+@pytest.mark.parametrize("fake", ["2020-01-01 00:00:00", "+0 x100"], ids=["stopped", "fast"])
+def test_durations_beside_a_faked_clock(run, tmp_path, fake, first):
+    """Waits with a time limit also end by the kernel's clock."""
+    if not os.path.exists(FAKETIME):
+        pytest.skip("no libfaketime on this machine")
+    order, report = [str(PRELOAD), FAKETIME], tmp_path / "report"
+    begun = time.monotonic()
+    done = run("/usr/bin/python3", "-c", COPIES, preload=False, sim=True, FAKETIME=fake, GPUFEED_REPORT=report,
+               LD_PRELOAD=":".join(order if first == "library" else order[::-1]), timeout=60)
+    most = time.monotonic() - begun
+    assert (done.returncode, done.stderr) == (0, "")
+    text = json.loads(report.read_text())
+    assert 0.5 <= text["ran_s"] <= most and 0.5 <= text["gpu_time"]["devices"][0]["s"] <= most, (most, text["ran_s"])
 
 
 AUDITOR = r"""
