@@ -16,7 +16,6 @@ KINDS = {
 # Private memory of the library, which the program can neither register nor map.
 OWN = "memory that the library mapped itself"
 PERMITTED = {
-    "src/base/elf_fault.c": {"descriptors": "within cuInit, before the engine is loaded, and in the command", "pages": OWN},
     "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
     "src/base/loader/libc.c": {"descriptors": "before relocation, when the process has one thread",
                                "pages": "makes this library's own table of calls writable for a moment"},
@@ -47,6 +46,7 @@ PERMITTED = {
     "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
     "src/os/cpu_claim.c": {"descriptors": "in the table of the thread that serves the caller"},
+    "src/os/elf_fault.c": {"descriptors": "within cuInit, before the engine is loaded, and in the command", "pages": OWN},
     "src/os/idle_states.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
     "src/os/kept_file.c": {"descriptors": "files that stay open; identity checked before close"},
     "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},

@@ -66,7 +66,7 @@ GRAPH = {
                            " engine/transfer/shm engine/transfer/readahead engine/transfer/imports engine/transfer/copy",
     "engine/gputime": "base base/pystack config abi os",
     "engine/report": f"{ENGINE} base/loader {ROOMS} engine/transfer/stats engine/gputime",
-    "engine/process": f"{ENGINE} base/loader engine/transfer/setup engine/transfer/stats engine/transfer/api"
+    "engine/process": f"{ENGINE} engine/transfer/setup engine/transfer/stats engine/transfer/api"
                       " engine/gputime engine/report",
     "cli/common": "base",
     "cli/topo": "base config os engine/machine engine/place cli/common",

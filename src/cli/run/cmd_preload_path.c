@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/cmd_preload_path.h"
 
-#include "base/elf_fault.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
 #include "cli/common/shell_word.h"
 #include "cli/run/ld_preload.h"
+#include "os/elf_fault.h"
 
 #include <errno.h>
 #include <limits.h>

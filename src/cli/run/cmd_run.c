@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/cmd_run.h"
 
-#include "base/elf_fault.h"
 #include "cli/common/cli.h"
 #include "cli/run/environ.h"
 #include "cli/run/exec_target.h"
@@ -16,6 +15,7 @@
 #include "config/names.h"
 #include "config/options.h"
 #include "config/validate.h"
+#include "os/elf_fault.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -3,8 +3,8 @@
  * Tells whether the loader could load a shared library. The loader maps a truncated file without an
  * error, and its first access beyond the file's end raises SIGBUS, which ends the program.
  */
-#ifndef GF_BASE_ELF_FAULT_H
-#define GF_BASE_ELF_FAULT_H
+#ifndef GF_OS_ELF_FAULT_H
+#define GF_OS_ELF_FAULT_H
 
 /*
  * Returns NULL, or why the file cannot be loaded, as a constant text for messages. Only reads the

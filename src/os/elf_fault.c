@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/elf_fault.h"
+#include "os/elf_fault.h"
 
 #include "base/base.h"
 
