@@ -74,6 +74,11 @@ struct gf_preload {
      */
     void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
     struct gf_submit_table *submissions;
+    /*
+     * The calling thread's index in gf_submit_table.submitters. GF_SUBMITTERS: it has none, or shares
+     * it.
+     */
+    unsigned (*submitter)(void);
     /* Ends the recorded calls of threads that have ended inside a driver call. */
     void (*end_lost_calls)(void);
     /*

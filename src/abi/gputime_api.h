@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records of the work that the program submits to GPUs, for the engine's sampler
- * (src/engine/gputime). The table belongs to the preload library. Hooks write the records. The
- * sampler reads them, and clears the records of work that has completed. No lock protects the
- * fields.
+ * (src/engine/gputime) and for staged copies, which hold their stream
+ * (src/engine/transfer/context/hold.h). The table belongs to the preload library. Hooks write the
+ * records. The sampler reads them, and clears the records of work that has completed. No lock
+ * protects the fields.
  */
 #ifndef GF_ABI_GPUTIME_API_H
 #define GF_ABI_GPUTIME_API_H
@@ -19,6 +20,20 @@
 /* Stored in place of a handle while a thread fills in the entry. No real handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
 #define GF_SUBMIT_DEVICES 16u
+/*
+ * The submitters with lower numbers belong to one thread each. The other ones are shared: there,
+ * `stream` is a sum of GF_SUBMIT_SOME for each call, because it cannot be a handle.
+ */
+#define GF_SUBMITTERS_OWN 64u
+#define GF_SUBMIT_SOME ((uintptr_t)8)
+/* A bit of gf_submitter.stream: the stream is known to be non-blocking. Handles have no such bit. */
+#define GF_SUBMIT_NON_BLOCKING ((uintptr_t)4)
+
+/* The reasons for which hooks record submissions, as bits of gf_submit_table.on. */
+enum gf_submit_use {
+    gf_submit_sampled = 1,
+    gf_submit_held = 2, /* staged copies may hold their streams */
+};
 
 /* Kinds of submitted work, as bits. */
 enum gf_work {
@@ -68,6 +83,14 @@ struct gf_submitter {
      * open.
      */
     _Atomic uint64_t unlisted;
+    /*
+     * The stream of the call that the thread is inside, with GF_SUBMIT_NON_BLOCKING; 0: it is inside
+     * none. A Dekker-style handshake with copies: a hook stores `stream`, then loads `holds`; a copy
+     * adds to `holds`, then loads `stream`.
+     */
+    _Atomic(uintptr_t) stream;
+    /* The context of the copy that the thread is inside; 0: it is unknown. */
+    _Atomic(uintptr_t) context;
 };
 
 /* A context whose streams the sampler queries. */
@@ -96,8 +119,10 @@ struct gf_graph_slot {
 };
 
 struct gf_submit_table {
-    /* While this is false, hooks record nothing. The engine sets it to true once. */
-    _Atomic bool on;
+    /* Bits of enum gf_submit_use. While this is 0, hooks record nothing. */
+    _Atomic unsigned on;
+    /* The number of streams that copies hold now. */
+    _Atomic unsigned holds;
     /* Kinds of work in all legacy streams, as in gf_stream_slot.work. */
     _Atomic unsigned legacy_work;
     /*

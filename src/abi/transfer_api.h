@@ -94,10 +94,13 @@ struct gf_transfer_ops {
                           uint64_t ns);
     /*
      * Returns whether `copy` would stage this copy now. Makes the same checks as `copy`, but copies
-     * nothing. The checks may prepare staging, and they count a declined copy with its reason. May
-     * be NULL.
+     * nothing. The checks may prepare staging, and they count a declined copy with its reason. If it
+     * returned true, batch_end must be called after all members were submitted: until then the batch
+     * holds its stream, so that no other thread's work gets between the members. May be NULL.
      */
     bool (*copy_fits)(const struct gf_copy_call *call);
+    /* Called after copy_fits, also if it has returned false. May be NULL. */
+    void (*batch_end)(void);
 
     /*
      * Pinned memory. Calls with NULL out-parameters or unusual flags return false and are left to
@@ -145,6 +148,13 @@ struct gf_transfer_ops {
      * from these addresses; then the hook must not call munmap. May be NULL.
      */
     bool (*unmap)(void *at, size_t bytes);
+
+    /*
+     * Called before a call of the program puts something on a stream, if gf_submit_table.holds is
+     * not 0. Waits, with a limit, while another thread's copy holds the stream. NULL: copies hold no
+     * stream.
+     */
+    void (*await_hold)(CUstream stream);
 
     /*
      * capture_begins is called before a driver call that may make a stream enter a capture, and

@@ -341,7 +341,7 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
     sampler.random = gf_now_ns() | 1;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         sampler.device[i].gaps.shared = &setup->table->gaps[i];
-    gf_store_relaxed(&setup->table->on, true);
+    atomic_fetch_or(&setup->table->on, gf_submit_sampled);
 }
 
 void gf_sampler_start(void)
@@ -356,7 +356,7 @@ void gf_sampler_start(void)
     sampler.started = true;
     if (pthread_create(&thread, &attr, run_sampler, NULL)) {
         sampler.reason = "no thread could be started";
-        gf_store_relaxed(&sampler.table->on, false);
+        atomic_fetch_and(&sampler.table->on, ~(unsigned)gf_submit_sampled);
     }
     pthread_attr_destroy(&attr);
 }

@@ -13,6 +13,7 @@
 #include "engine/transfer/api/transfer_ops.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static const struct gf_transfer_ops *ops; /* NULL if both copies and pinned memory are off */
 static _Atomic bool prepare_wanted;
@@ -74,6 +75,16 @@ void gf_transfers_follow(void)
         gf_tasks_set_mask(0, &program);
 }
 
+static unsigned submitter_of_caller(void)
+{
+    return gf_process.preload->submitter();
+}
+
+static bool is_drivers_thread(void)
+{
+    return gf_process.preload->thread_class(gettid()) == gf_thread_driver;
+}
+
 static void record_event(enum gf_transfer_event event, const char *text)
 {
     gf_events_record(event == gf_transfer_off ? gf_report_left : gf_report_ring, text);
@@ -123,6 +134,9 @@ const struct gf_transfer_ops *gf_transfers_start(void)
         .user_policy = gf_thread_binding_user_policy,
         .thread_allocates = preload->heap->share_main,
         .request_prepare = request_prepare,
+        .submissions = preload->submissions,
+        .submitter = submitter_of_caller,
+        .is_drivers = is_drivers_thread,
         .notify = record_event};
 
     /*

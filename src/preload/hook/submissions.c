@@ -17,6 +17,8 @@
 /* The longest wait for the program's threads. One may have left its query by longjmp. */
 #define QUERY_NS UINT64_C(100000000)
 
+_Static_assert(GF_SUBMITTERS_OWN == GF_COUNTER_OWN, "submitters are numbered as counter sets");
+
 _Atomic unsigned gf_submissions_elsewhere, gf_submissions_epoch;
 static _Atomic unsigned queries;    /* of the program's threads, in progress */
 static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */
@@ -203,9 +205,16 @@ void gf_submissions_unlist_context(CUcontext context, int device)
 
 void gf_submissions_in_child(void)
 {
-    gf_store_relaxed(&gf_submissions.on, false);
+    gf_store_relaxed(&gf_submissions.on, 0);
+    gf_store_relaxed(&gf_submissions.holds, 0);
     gf_store_relaxed(&gf_submissions.asking, 0);
     gf_store_relaxed(&queries, 0);
+}
+
+unsigned gf_submitter_of_caller(void)
+{
+    const unsigned set = gf_thread.counters;
+    return set && set <= GF_SUBMITTERS_OWN ? set - 1 : GF_SUBMITTERS;
 }
 
 static pid_t own_tid(void)

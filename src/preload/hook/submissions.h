@@ -21,6 +21,8 @@ struct gf_submission {
     unsigned set;
     unsigned work; /* bits of enum gf_work */
     _Atomic unsigned *stream_work;
+    /* The stream of the call that this call interrupted, or inside which it is made; 0: none. */
+    uintptr_t outer;
 };
 
 /*
@@ -76,6 +78,8 @@ void gf_submissions_unlist(CUstream stream);
  * If context is NULL, removes all contexts of the device, or of all devices if device is negative.
  */
 void gf_submissions_unlist_context(CUcontext context, int device);
+/* gf_preload.submitter */
+unsigned gf_submitter_of_caller(void);
 /* Called in a forked child, which has no sampler. */
 void gf_submissions_in_child(void);
 
@@ -118,6 +122,42 @@ static inline struct gf_stream_slot *gf_submissions_quick(CUstream stream)
 static inline bool gf_submissions_on(void)
 {
     return gf_load_relaxed(&gf_submissions.on);
+}
+
+/* The stream's handle, as gf_submitter.stream has it. */
+static inline uintptr_t gf_submissions_stream_of(const struct gf_stream_slot *slot, CUstream stream)
+{
+    return (uintptr_t)stream | (gf_load_relaxed(&slot->blocking) ? 0 : GF_SUBMIT_NON_BLOCKING);
+}
+
+/*
+ * Publishes the stream of the call that the thread of this set enters. Returns the value for
+ * gf_submissions_leave. The store is sequentially consistent: the caller then loads `holds`.
+ */
+static inline uintptr_t gf_submissions_enter(unsigned set, uintptr_t stream)
+{
+    _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
+    if (gf_likely(set <= GF_SUBMITTERS_OWN)) {
+        gf_store_relaxed(&gf_submissions.submitters[set - 1].context, 0);
+        return gf_exchange_seq_cst(own, stream);
+    }
+    gf_add_seq_cst(own, GF_SUBMIT_SOME);
+    return 0;
+}
+
+static inline void gf_submissions_leave(unsigned set, uintptr_t outer)
+{
+    _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
+    if (gf_likely(set <= GF_SUBMITTERS_OWN))
+        gf_store_release(own, outer);
+    else
+        gf_sub_seq_cst(own, GF_SUBMIT_SOME);
+}
+
+/* Whether a copy holds a stream. */
+static inline bool gf_submissions_are_held(void)
+{
+    return gf_unlikely(gf_load_seq_cst(&gf_submissions.holds) != 0);
 }
 
 /* Counts a launch of an executable graph. Reads no clock; the sampler sees the count. */

@@ -12,7 +12,7 @@ extern struct gf_submit_table gf_submissions;
 static inline bool gf_submitter_is_inside(unsigned set)
 {
     const struct gf_submitter *submitter = &gf_submissions.submitters[set];
-    return gf_load_relaxed(&submitter->doing) ||
+    return gf_load_relaxed(&submitter->doing) || gf_load_relaxed(&submitter->stream) ||
            gf_load_relaxed(&submitter->begun) != gf_load_relaxed(&submitter->ended);
 }
 
@@ -24,6 +24,8 @@ static inline void gf_submitter_end_calls(unsigned set)
 {
     struct gf_submitter *submitter = &gf_submissions.submitters[set];
     gf_store_relaxed(&submitter->doing, 0);
+    gf_store_relaxed(&submitter->stream, 0);
+    gf_store_relaxed(&submitter->context, 0);
     gf_store_release(&submitter->ended, gf_load_relaxed(&submitter->begun));
 }
 

@@ -4,6 +4,7 @@
 #include "engine/transfer/api/host_alloc.h"
 #include "engine/transfer/api/host_free.h"
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/context/hold.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/copy_ops.h"
@@ -28,6 +29,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .copy = gf_copy_ops_copy,
         .copy_declined = gf_copy_ops_declined,
         .copy_fits = gf_copy_ops_fits,
+        .batch_end = gf_hold_end_batch,
         .host_alloc = gf_host_alloc,
         .host_free = gf_host_free,
         .host_unregister = gf_pinned_unregister,
@@ -37,6 +39,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .device_free_waits = gf_device_free_waits,
         .waited = gf_host_waited,
         .unmap = gf_unmap,
+        .await_hold = gf_hold_await,
         .capture_begins = gf_capture_begins,
         .capture_begun = gf_capture_begun,
         .context_leaving = gf_context_leaving,
@@ -60,6 +63,10 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     ops.copy_sharers = gf_admission_sharers();
     if (!stages || observes)
         ops.unmap = NULL;
+    if (gf_admission_off())
+        ops.await_hold = NULL;
+    else
+        gf_hold_start();
     return stages || (options->pin != gf_pin_off && !observes) ? &ops : NULL;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/context/hold.h"
 #include "engine/transfer/copy/classify.h"
 #include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/rate.h"
@@ -44,10 +45,11 @@ static bool has_needed_calls(const struct gf_cuda *c)
     return gf_context_is_possible(c) && c->cuCtxGetFlags && c->cuStreamIsCapturing &&
            (c->cuStreamGetCtx_v2 || c->cuStreamGetCtx) && c->cuThreadExchangeStreamCaptureMode &&
            c->cuPointerGetAttributes && c->cuEventCreate && c->cuEventRecord && c->cuEventQuery &&
-           c->cuEventSynchronize && c->cuStreamSynchronize && c->cuStreamCreateWithPriority &&
-           c->cuStreamDestroy_v2 && c->cuMemHostRegister_v2 && c->cuMemHostUnregister &&
-           c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds && c->cuMemcpyHtoDAsync_v2 &&
-           c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds && c->cuMemcpyDtoHAsync_v2;
+           c->cuEventSynchronize && c->cuStreamQuery && c->cuStreamSynchronize &&
+           c->cuStreamCreateWithPriority && c->cuStreamDestroy_v2 && c->cuMemHostRegister_v2 &&
+           c->cuMemHostUnregister && c->cuMemcpyHtoD_v2 && c->cuMemcpyHtoD_v2_ptds &&
+           c->cuMemcpyHtoDAsync_v2 && c->cuMemcpyDtoH_v2 && c->cuMemcpyDtoH_v2_ptds &&
+           c->cuMemcpyDtoHAsync_v2;
 }
 
 static const char *why_off(void)
@@ -301,6 +303,7 @@ static enum gf_bypass enter_context(struct gf_admission *a)
     a->context = gf_context_enter();
     if (!a->context)
         return gf_bypass_context;
+    gf_hold_publish(a->context->handle);
     if (is_left_to_sharing(a))
         return gf_bypass_shares_pages;
     return bypass_if(is_synchronous(), gf_bypass_device_memory);

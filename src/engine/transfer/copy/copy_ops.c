@@ -12,9 +12,11 @@
 #include "engine/transfer/copy/h2d.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
+#include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/readahead/readahead.h"
 #include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
 #include "engine/transfer/stats/longest_copies.h"
 
 static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
@@ -38,7 +40,8 @@ static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_re
     bool idle = false;
 
     return request.ring && gf_ring_is_on(request.ring) &&
-           gf_pipeline_await_stream(&request, waits ? NULL : &idle, ret) == gf_bypass_none &&
+           gf_pipeline_await_stream(&request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret) ==
+               gf_bypass_none &&
            (waits || idle);
 }
 
@@ -80,7 +83,8 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                  .context = admission->context,
                                                  .ring = admission->ring,
                                                  .captures = admission->captures,
-                                                 .readahead = readahead};
+                                                 .readahead = readahead,
+                                                 .hold = &ret->hold};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
@@ -164,6 +168,68 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
     return result ? result : await_stream(staged->rest);
 }
 
+/*
+ * Whether a part of the copy could not be accessed by helpers, but the program handles faults. `done`
+ * bytes were staged before.
+ */
+static bool needs_touch(enum gf_bypass reason, const struct gf_stage_result *staged,
+                        const struct gf_copy_call *call)
+{
+    const bool stopped = reason == gf_bypass_none
+                             ? staged->done < call->bytes && staged->hold.ticket
+                             : reason == gf_bypass_unreadable;
+    return stopped && staged->result == CUDA_SUCCESS && !(call->async && staged->rest) &&
+           gf_faults_are_handled();
+}
+
+/*
+ * Touches the next bytes, and stages the rest of the copy, or all of it if nothing was staged.
+ * Returns the reason of the whole copy.
+ */
+static enum gf_bypass stage_after_touch(const struct gf_copy_call *call, bool to_host,
+                                        enum gf_bypass reason, struct gf_stage_result *staged)
+{
+    struct gf_stage_result part = *staged;
+    struct gf_copy_call rest = *call;
+    struct gf_admission admission = {.call = &rest};
+
+    rest.dst += staged->done;
+    rest.src += staged->done;
+    rest.bytes -= staged->done;
+    part.done = 0;
+    gf_guarded_touch((char *)(uintptr_t)(to_host ? rest.dst : rest.src),
+                     staged->done ? gf_min(rest.bytes, GF_TUNE_CHUNK_MOST) : rest.bytes, to_host);
+    const enum gf_bypass now = stage_copy(&admission, &part);
+    gf_readahead_end(part.readahead);
+    part.readahead = 0;
+    if (now == gf_bypass_none) {
+        part.done += staged->done;
+        part.unrated = true;
+        *staged = part;
+    }
+    staged->hold = part.hold;
+    return reason == gf_bypass_none ? reason : now;
+}
+
+/*
+ * Accesses the program's memory on this thread where helpers could not access it, so that the
+ * program's handler runs, and stages the other bytes. The handler would run inside the driver's call
+ * if the driver copied these bytes, while the driver has locked the stream. If the handler then waits
+ * for a thread that is about to put something on the stream, both would wait for ever.
+ */
+static enum gf_bypass stage_touched(struct gf_admission *admission, struct gf_stage_result *staged)
+{
+    const struct gf_copy_call *const call = admission->call;
+    const bool to_host = admission->kind.direction == gf_direction_d2h;
+    enum gf_bypass reason = stage_copy(admission, staged);
+
+    for (size_t before = SIZE_MAX; staged->done != before && needs_touch(reason, staged, call);) {
+        before = staged->done;
+        reason = stage_after_touch(call, to_host, reason, staged);
+    }
+    return reason;
+}
+
 /* Whether the driver's call for a declined copy moves bytes of pageable memory now. */
 static bool is_pageable_now(enum gf_bypass reason)
 {
@@ -204,7 +270,7 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     struct gf_admission admission = {.call = call};
     struct gf_stage_result staged = {0};
     const uint64_t begun = gf_now_ns();
-    const enum gf_bypass reason = stage_copy(&admission, &staged);
+    const enum gf_bypass reason = stage_touched(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
     /*
      * The rate check ignores a staged copy if the driver copied pageable memory at the same time,
@@ -223,14 +289,17 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
         .ns = staged.stream_wait_ns,
     };
     if (reason != gf_bypass_none) {
+        gf_hold_end(&staged.hold);
         decline(&admission, reason, &staged, ret_refusal);
         return false;
     }
     *ret_result = staged.result;
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
-    else if (staged.result == CUDA_SUCCESS && !met_driver && gf_admission_is_automatic())
+    else if (staged.result == CUDA_SUCCESS && !met_driver && !staged.unrated &&
+             gf_admission_is_automatic())
         rate_staged(kind, call->bytes, &staged, under_way);
+    gf_hold_end(&staged.hold);
     const uint64_t ns = gf_now_ns() - begun;
     gf_copy_stats_staged(kind, call->bytes, ns);
     gf_longest_copies_add(kind.direction, gf_bypass_none, call->bytes, ns);
@@ -266,11 +335,23 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
         gf_rate_driver_queued(call->bytes, ns, under_way);
 }
 
+/* Whether the stream is held for all members of the batch to which the copy belongs. */
+static bool holds_batch(const struct gf_admission *admission)
+{
+    const CUstream stream = admission->call->stream;
+    const CUcontext context = admission->context->handle;
+
+    return gf_hold_is_batch(stream, context) ||
+           (!gf_hold_is_shared(stream, context) && gf_hold_begin_batch(stream, context));
+}
+
 bool gf_copy_ops_fits(const struct gf_copy_call *call)
 {
     struct gf_admission admission = {.call = call};
-    const enum gf_bypass reason = gf_admission_begin(&admission);
+    enum gf_bypass reason = gf_admission_begin(&admission);
 
+    if (reason == gf_bypass_none && !holds_batch(&admission))
+        reason = gf_bypass_shared;
     gf_admission_end(&admission);
     if (reason != gf_bypass_none)
         count_bypass(&admission, reason);

@@ -7,6 +7,7 @@
 
 #include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
+#include "engine/transfer/copy/order.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/readahead/readahead.h"
@@ -26,9 +27,8 @@ static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_
 }
 
 /*
- * Stages a copy on a busy stream. The program's memory is copied into the ring now, and one DMA of
- * the whole copy is put on the stream. So work that another thread puts on the same stream during
- * the call never sees half a copy.
+ * Stages an asynchronous copy on a stream that is busy, or that other threads use. The program's
+ * memory is copied into the ring now, and one DMA of the whole copy is put on the stream.
  */
 static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
                                       struct gf_stage_result *ret)
@@ -129,7 +129,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
 
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
-    if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
+    if (!request->call->async && !request->whole && request->call->stream == CU_STREAM_LEGACY)
         gf_pipeline_move(&pipeline);
     p.allowed =
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
@@ -155,34 +155,47 @@ static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_re
     ret->met_driver = gf_under_way_by_driver();
 }
 
-enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
+/* No memory of the ring is free for the copy as a whole. Waits for the copy's own stream. */
+static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
+                                      struct gf_stage_result *ret)
 {
-    const bool async = request->call->async;
-    bool idle = false;
-    /*
-     * A synchronous copy reads the program's memory only after all work that was issued to the
-     * stream so far.
-     */
-    bool *const poll = async || GF_MUTATED(reads_early) ? &idle : NULL;
+    enum gf_order order;
 
-    const enum gf_bypass unstaged = gf_pipeline_await_stream(request, poll, ret);
-    if (unstaged != gf_bypass_none)
-        return unstaged;
-    ret->stream_was_idle = !async || idle;
-    /*
-     * On a GPU that accesses pageable memory directly, the stream's work may itself write the
-     * pageable memory, so the copy must read it after that work.
-     */
-    if (async && !idle && request->context->shares_pages)
-        return gf_bypass_shares_pages;
-    ret->is_queued = !ret->stream_was_idle;
-    if (ret->is_queued && gf_admission_is_automatic() &&
-        gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
-        return gf_bypass_slower;
+    gf_under_way_leave(gf_direction_h2d, gf_maker_library);
+    const enum gf_bypass reason = gf_order_insist(request, ret, &order);
     h2d_enter(request, ret);
-    if (!async || idle || GF_MUTATED(sends_many))
-        return h2d_stage_chunks(request, ret);
+    ret->stream_was_idle = reason == gf_bypass_none && order != gf_order_queued;
+    ret->is_queued = false;
+    return reason != gf_bypass_none ? reason
+           : order == gf_order_cut  ? h2d_stage_chunks(request, ret)
+                                    : gf_bypass_shared;
+}
+
+/* Stages a copy in one DMA, and waits for it. */
+static enum gf_bypass h2d_stage_single(const struct gf_stage_request *request,
+                                       struct gf_stage_result *ret)
+{
+    struct gf_stage_request single = *request;
+
+    single.whole = true;
+    const enum gf_bypass reason = h2d_stage_chunks(&single, ret);
+    ret->unrated = reason != gf_bypass_full;
+    return reason == gf_bypass_full ? h2d_stage_later(request, ret) : reason;
+}
+
+/* Whether the driver's call for this copy would wait for the earlier work of the stream. */
+static bool h2d_waits(const struct gf_copy_call *call)
+{
+    return !call->async ||
+           (gf_setup.options->async == gf_async_driver && call->bytes > GF_TUNE_ASYNC_NOWAIT);
+}
+
+static enum gf_bypass h2d_stage_asynchronous(const struct gf_stage_request *request,
+                                             enum gf_order order, struct gf_stage_result *ret)
+{
     const enum gf_bypass reason = h2d_stage_whole(request, ret);
+
+    ret->unrated = order == gf_order_whole && reason != gf_bypass_full;
     if (reason != gf_bypass_full)
         return reason;
     /*
@@ -196,10 +209,32 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     }
     gf_ring_want_contiguous(request->ring, request->call->bytes);
     gf_copy_stats_stream_wait();
-    gf_under_way_leave(gf_direction_h2d, gf_maker_library);
-    const enum gf_bypass unwaited = gf_pipeline_await_stream(request, NULL, ret);
+    return h2d_stage_later(request, ret);
+}
+
+enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    const bool async = request->call->async, waits = h2d_waits(request->call);
+    enum gf_order order;
+    const enum gf_bypass unstaged = gf_order_choose(request, waits, ret, &order);
+
+    if (unstaged != gf_bypass_none)
+        return unstaged;
+    ret->stream_was_idle = order != gf_order_queued;
+    /*
+     * On a GPU that accesses pageable memory directly, the stream's work may itself write the
+     * pageable memory, so the copy must read it after that work.
+     */
+    if (async && !ret->stream_was_idle && request->context->shares_pages)
+        return gf_bypass_shares_pages;
+    if (waits && order == gf_order_queued)
+        return gf_bypass_shared;
+    ret->is_queued = !ret->stream_was_idle;
+    if (ret->is_queued && gf_admission_is_automatic() &&
+        gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
+        return gf_bypass_slower;
     h2d_enter(request, ret);
-    ret->stream_was_idle = unwaited == gf_bypass_none;
-    ret->is_queued = false;
-    return unwaited != gf_bypass_none ? unwaited : h2d_stage_chunks(request, ret);
+    if (order == gf_order_cut || GF_MUTATED(sends_many))
+        return h2d_stage_chunks(request, ret);
+    return async ? h2d_stage_asynchronous(request, order, ret) : h2d_stage_single(request, ret);
 }

@@ -95,6 +95,7 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
     ret->bytes = call->bytes;
     ret->stream = call->stream;
     ret->captures = request->captures;
+    ret->hold = request->hold;
     ret->guarded = gf_faults_are_handled() ? &here : NULL;
     ret->unreadable = UINT64_MAX;
     *ret_facts = (struct gf_plan_facts){
@@ -183,7 +184,10 @@ bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_requ
     struct gf_plan_facts facts;
 
     init_pipeline(ret, request, to_host, &facts);
-    gf_plan_chunks(&facts, &ret->plan);
+    if (request->whole)
+        gf_plan_whole(&facts, &ret->plan);
+    else
+        gf_plan_chunks(&facts, &ret->plan);
     acquire_slots(ret);
     if (ret->slots < ret->plan.slots || to_host)
         gf_ring_want_more(ret->ring);
@@ -358,6 +362,7 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
         pipeline->has_moved = true;
     }
     const CUresult result = dma(request, pipeline, chunk, pipeline->stream);
+    gf_hold_advance(pipeline->hold);
     if (result == CUDA_SUCCESS && !record_slot(pipeline, chunk))
         *ret_broken = true;
     if (is_gated)
@@ -409,46 +414,67 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle)
 }
 
 /*
- * Queries the event for up to GF_TUNE_IDLE_NS, because even on an idle stream an event completes
- * only after a moment.
+ * Queries the stream for up to limit_ns. Puts nothing on the stream: another thread that queries the
+ * stream may take unfinished work for this copy, and submit something that waits for this copy.
  */
-static CUresult poll_event(const struct gf_slot *slot, bool *ret_idle)
+static CUresult query_stream(CUstream stream, uint64_t limit_ns, bool *ret_idle)
 {
-    const uint64_t until = gf_now_ns() + GF_TUNE_IDLE_NS;
-    CUresult result;
-    do {
-        result = gf_slot_query(slot);
-        *ret_idle = result == CUDA_SUCCESS;
+    const uint64_t until = limit_ns ? gf_now_ns() + limit_ns : 0;
+    CUresult result = gf_setup.cuda->cuStreamQuery(stream);
+
+    while (result == CUDA_ERROR_NOT_READY && limit_ns && gf_now_ns() < until) {
         gf_relax();
-    } while (result == CUDA_ERROR_NOT_READY && gf_now_ns() < until);
+        result = gf_setup.cuda->cuStreamQuery(stream);
+    }
+    *ret_idle = result == CUDA_SUCCESS;
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }
 
-enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
-                                        struct gf_stage_result *ret)
+/* Waits for the work that was issued to the stream so far. Holds no memory of the ring. */
+static enum gf_bypass await_event(const struct gf_stage_request *request, unsigned *captures,
+                                  const char **ret_call, CUresult *ret_result)
 {
-    unsigned captures = request->captures;
     struct gf_slot *slot = gf_slot_acquire(request->ring, 0);
+
     if (!slot)
         return gf_bypass_failed;
-    if (!gf_issue_enter(request->call->stream, &captures)) {
+    if (!gf_issue_enter(request->call->stream, captures)) {
         gf_slot_release(request->ring, slot);
         return gf_bypass_capture;
     }
-    const char *call = "cuEventRecord";
-    CUresult result = gf_slot_record(slot, request->call->stream);
+    *ret_call = "cuEventRecord";
+    *ret_result = gf_slot_record(slot, request->call->stream);
     gf_issue_leave();
+    if (*ret_result == CUDA_SUCCESS) {
+        *ret_call = "cuEventSynchronize";
+        *ret_result = gf_slot_wait(slot);
+    }
+    gf_slot_release(request->ring, slot);
+    return gf_bypass_none;
+}
+
+enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, uint64_t limit_ns,
+                                        bool *ret_idle, struct gf_stage_result *ret)
+{
+    unsigned captures = request->captures;
+    const char *call = "cuStreamQuery";
+    enum gf_bypass reason = gf_bypass_none;
+
+    if (!gf_issue_enter(request->call->stream, &captures))
+        return gf_bypass_capture;
     const uint64_t begun = gf_now_ns();
-    if (result == CUDA_SUCCESS) {
-        call = ret_idle ? "cuEventQuery" : "cuEventSynchronize";
-        result = ret_idle ? poll_event(slot, ret_idle) : gf_slot_wait(slot);
+    CUresult result = query_stream(request->call->stream, limit_ns, ret_idle);
+    gf_issue_leave();
+    if (result == CUDA_SUCCESS && !*ret_idle && !limit_ns) {
+        reason = await_event(request, &captures, &call, &result);
+        *ret_idle = true;
     }
     if (result != CUDA_SUCCESS)
         gf_ring_turn_off(request->ring, call, result);
-    gf_slot_release(request->ring, slot); /* this slot has no memory that a DMA could still use */
     ret->stream_done_ns = gf_now_ns();
     ret->stream_wait_ns += ret->stream_done_ns - begun;
-    return result == CUDA_SUCCESS        ? gf_bypass_none
+    return reason != gf_bypass_none      ? reason
+           : result == CUDA_SUCCESS      ? gf_bypass_none
            : gf_is_capture_error(result) ? gf_bypass_capture
                                          : gf_bypass_failed;
 }

@@ -11,6 +11,7 @@
 #define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
 
 #include "abi/transfer_api.h"
+#include "engine/transfer/context/hold.h"
 #include "engine/transfer/copy/plan.h"
 #include "engine/transfer/memory/populate.h"
 #include "engine/transfer/setup/tuning.h"
@@ -22,8 +23,10 @@ struct gf_stage_request {
     const struct gf_copy_call *call;
     struct gf_context *context; /* the context that the copy has entered */
     struct gf_ring *ring;
-    unsigned captures;  /* as in struct gf_admission */
-    unsigned readahead; /* the result of gf_readahead_begin */
+    unsigned captures;    /* as in struct gf_admission */
+    unsigned readahead;   /* the result of gf_readahead_begin */
+    bool whole;           /* the copy must be a single DMA */
+    struct gf_hold *hold; /* the copy's hold of its stream; order.c begins it */
 };
 
 /* The result of a staged copy. */
@@ -41,6 +44,12 @@ struct gf_stage_result {
      * driver's call; 0: none.
      */
     unsigned readahead;
+    /*
+     * The copy's hold of its stream. It ends with the copy, and if the driver copies the rest, after
+     * the driver's call.
+     */
+    struct gf_hold hold;
+    bool unrated;  /* the copy was a single DMA, or met faults, so its duration is not compared */
     CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
 };
 
@@ -54,6 +63,7 @@ struct gf_pipeline {
     CUstream stream; /* the stream for the next DMA: the call's stream or the ring's stream */
     bool has_moved;  /* the DMAs moved to the ring's stream, because a capture began */
     unsigned captures;
+    const struct gf_hold *hold;
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
@@ -74,8 +84,8 @@ typedef CUresult gf_dma_fn(const struct gf_stage_request *request,
                            const struct gf_pipeline *pipeline, uint64_t chunk, CUstream stream);
 
 /*
- * Begins a copy in chunks: acquires as many of the planned slots as are free. False: too few slots
- * are free.
+ * Begins a copy in chunks, or in one chunk if request->whole: acquires as many of the planned slots
+ * as are free. False: too few slots are free.
  */
 bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_request *request,
                              bool to_host);
@@ -155,11 +165,11 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle);
 
 /*
  * Waits until the stream has done the work issued to it so far. Holds no memory of the ring while
- * it waits. If ret_idle is not NULL, waits for at most GF_TUNE_IDLE_NS, and sets *ret_idle to
- * whether the work is done. Sets ret->stream_done_ns, and adds the duration to ret->stream_wait_ns.
+ * it waits. If limit_ns is not 0, waits for at most this time, and sets *ret_idle to whether the work
+ * is done. Sets ret->stream_done_ns, and adds the duration to ret->stream_wait_ns.
  * gf_bypass_capture: the stream is being captured. gf_bypass_failed: a call of the library failed.
  */
-enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, bool *ret_idle,
-                                        struct gf_stage_result *ret);
+enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, uint64_t limit_ns,
+                                        bool *ret_idle, struct gf_stage_result *ret);
 
 #endif

@@ -2,6 +2,7 @@
 #include "engine/transfer/memory/guarded_copy.h"
 
 #include "base/probe.h"
+#include "engine/transfer/memory/page.h"
 #include "engine/transfer/setup/mutation.h"
 #include "os/permit.h"
 
@@ -69,4 +70,15 @@ bool gf_guarded_read(char *to, const char *program, size_t bytes,
 bool gf_guarded_write(char *program, const char *from, size_t bytes)
 {
     return move(SYS_process_vm_writev, (char *)(uintptr_t)from, bytes, (uintptr_t)program);
+}
+
+void gf_guarded_touch(char *program, size_t bytes, bool write)
+{
+    const uintptr_t end = (uintptr_t)program + bytes;
+
+    for (uintptr_t at = (uintptr_t)program; at < end; at = (at | (gf_page_size() - 1)) + 1)
+        if (write)
+            __atomic_fetch_add((char *)at, 0, __ATOMIC_RELAXED);
+        else
+            (void)*(volatile char *)at;
 }

@@ -33,4 +33,10 @@ bool gf_guarded_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes));
 bool gf_guarded_write(char *program, const char *from, size_t bytes);
 
+/*
+ * Accesses each page of the range on the calling thread, as a copy from or to the range would, so
+ * that the program's handler runs. Changes no byte.
+ */
+void gf_guarded_touch(char *program, size_t bytes, bool write);
+
 #endif

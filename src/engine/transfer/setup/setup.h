@@ -7,6 +7,7 @@
 #define GF_ENGINE_TRANSFER_SETUP_SETUP_H
 
 #include "abi/cuda.h"
+#include "abi/gputime_api.h"
 #include "base/cpus.h"
 #include "config/options.h"
 
@@ -38,6 +39,11 @@ struct gf_transfer_setup {
      * thread, and the caller does that work itself.
      */
     void (*request_prepare)(void);
+    /* The hooks' records of submissions, and the calling thread's index in them (engine_api.h). */
+    struct gf_submit_table *submissions;
+    unsigned (*submitter)(void);
+    /* Whether the driver created the calling thread. */
+    bool (*is_drivers)(void);
     /*
      * Writes one line to the event log. Called on any thread, inside a call of the program. May be
      * NULL.

@@ -273,8 +273,20 @@
  * (tests/conformance).
  */
 #define GF_TUNE_ASYNC_NOWAIT GF_MIB(2)
-/* An event on an idle stream completes within this time. */
+/*
+ * An event on an idle stream completes within GF_TUNE_IDLE_NS. If other threads submitted work
+ * meanwhile, a copy that had to wait for the stream polls a second event for GF_TUNE_IDLE_AGAIN_NS.
+ */
 #define GF_TUNE_IDLE_NS 5000
+#define GF_TUNE_IDLE_AGAIN_NS 50000
+/*
+ * A copy of several DMAs holds its stream (hold.h). A call of another thread waits while the copy
+ * makes progress, but at most GF_TUNE_HOLD_MOST_NS, and at most GF_TUNE_HOLD_NS without progress.
+ * For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
+ */
+#define GF_TUNE_HOLD_NS UINT64_C(50000000)
+#define GF_TUNE_HOLD_MOST_NS UINT64_C(1000000000)
+#define GF_TUNE_SHARED_NS (UINT64_C(10) * 1000000000)
 
 /*
  * A copy waits at most GF_TUNE_RING_PATIENCE_NS for each of its MiB until other copies release

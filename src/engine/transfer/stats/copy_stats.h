@@ -15,7 +15,7 @@
  * The reasons why a copy bypasses staging and is left to the driver: X(token, words). The report
  * uses the tokens, the summary uses the words. The order of this list has no meaning; checks[] in
  * copy/admission.c has the order in which the reasons are checked. After these checks, copy/h2d.c
- * and copy/d2h.c may still return the reasons capture, failed, full, shares_pages, slower or
+ * and copy/d2h.c may still return the reasons capture, failed, full, shared, shares_pages, slower or
  * unreadable.
  */
 #define GF_BYPASS_REASONS(X)                                                                       \
@@ -36,6 +36,7 @@
     X(crowded, "too many copies were being staged at once")                                        \
     X(slower, "the driver was faster in recent copies")                                            \
     X(warming, "the staging ring was not ready yet")                                               \
+    X(shared, "another thread used the stream at the same time")                                   \
     X(full, "other copies used all memory of the staging ring")                                    \
     X(unreadable, "the program's memory could not be populated")                                   \
     X(failed, "a call of the library failed before any DMA was issued")

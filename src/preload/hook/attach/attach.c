@@ -251,6 +251,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .thread_class = gf_thread_class_get,
         .each_hook = gf_counters_each,
         .submissions = &gf_submissions,
+        .submitter = gf_submitter_of_caller,
         .end_lost_calls = gf_counters_end_lost_calls,
         .python = gf_python_describe,
         .log_wanted = gf_journal_wanted,

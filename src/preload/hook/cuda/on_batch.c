@@ -105,7 +105,20 @@ static void leave_smallest(struct plan *plan)
     plan->staged--;
 }
 
-/* False if the driver gets the whole batch; then do not call gf_split_end. */
+static void end_batch(const struct plan *plan)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+
+    gf_split_end(plan->split);
+    if (!transfer)
+        return;
+    if (transfer->batch_end)
+        transfer->batch_end();
+    gf_engine_call_end(&call);
+}
+
+/* False if the driver gets the whole batch; then do not call end_batch. */
 static bool split_batch(struct plan *plan, bool has_fail_idx)
 {
     if (gf_thread.guard || !gf_batch_is_sound(plan->batch))
@@ -119,7 +132,7 @@ static bool split_batch(struct plan *plan, bool has_fail_idx)
     if (choose_members(plan) && has_fail_idx)
         leave_smallest(plan);
     if (!plan->staged)
-        gf_split_end(plan->split);
+        end_batch(plan);
     else
         gf_split_rest(plan->batch, plan->split);
     return plan->staged;
@@ -175,7 +188,7 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
     for (size_t i = 0; i < batch->count && result == CUDA_SUCCESS; i++)
         if (split.staged[i])
             result = submit_member(entry, &plan, i, fail_idx);
-    gf_split_end(&split);
+    end_batch(&plan);
     return result;
 }
 

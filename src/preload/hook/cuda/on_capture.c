@@ -7,8 +7,7 @@
  */
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/captures.h"
-#include "preload/hook/cuda/entry.h"
-#include "preload/hook/submissions.h"
+#include "preload/hook/cuda/submit.h"
 
 #include <errno.h>
 
@@ -159,8 +158,9 @@ GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return gf_unlikely(captures_live()) ? ENTERING(real(hStream, hEvent, Flags))               \
-                                            : real(hStream, hEvent, Flags);                        \
+        return gf_unlikely(captures_live())                                                        \
+                   ? ENTERING(real(hStream, hEvent, Flags))                                        \
+                   : GF_ORDERED(hStream ? hStream : (null_stream), real(hStream, hEvent, Flags));  \
     }                                                                                              \
     GF_ENTRY(symbol)
 

@@ -24,6 +24,10 @@
 #define HOST_FUNCTION(symbol, null_stream)                                                         \
     GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
                    (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
+#define CALLBACK(symbol, null_stream)                                                              \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+                   (CUstream hStream, CUstreamCallback callback, void *userData, unsigned flags),  \
+                   (hStream, callback, userData, flags))
 #define GRAPH(symbol, null_stream)                                                                 \
     CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
     {                                                                                              \
@@ -40,4 +44,5 @@ GF_STREAM_PAIR(KERNEL, cuLaunchKernel);
 GF_STREAM_PAIR(KERNEL_EX, cuLaunchKernelEx);
 GF_STREAM_PAIR(COOPERATIVE, cuLaunchCooperativeKernel);
 GF_STREAM_PAIR(HOST_FUNCTION, cuLaunchHostFunc);
+GF_STREAM_PAIR(CALLBACK, cuStreamAddCallback);
 GF_STREAM_PAIR(GRAPH, cuGraphLaunch);

@@ -75,8 +75,16 @@ GF_STREAM_PAIR(FILL_2D_D32_ASYNC, cuMemsetD2D32Async);
                    (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,            \
                     CUcontext srcContext, size_t ByteCount, CUstream hStream),                     \
                    (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream))
+#define BLOCK_TO_PEER(symbol, null_stream)                                                         \
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy, (const CUDA_MEMCPY3D_PEER *pCopy),     \
+                   (pCopy))
+#define BLOCK_TO_PEER_ASYNC(symbol, null_stream)                                                   \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
+                   (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), (pCopy, hStream))
 
 GF_BLOCKING_PAIR(COPY_ON_DEVICE, cuMemcpyDtoD_v2);
 GF_STREAM_PAIR(COPY_ON_DEVICE_ASYNC, cuMemcpyDtoDAsync_v2);
 GF_BLOCKING_PAIR(COPY_TO_PEER, cuMemcpyPeer);
 GF_STREAM_PAIR(COPY_TO_PEER_ASYNC, cuMemcpyPeerAsync);
+GF_BLOCKING_PAIR(BLOCK_TO_PEER, cuMemcpy3DPeer);
+GF_STREAM_PAIR(BLOCK_TO_PEER_ASYNC, cuMemcpy3DPeerAsync);

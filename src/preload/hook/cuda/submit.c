@@ -74,7 +74,7 @@ static void remember_unlisted(CUstream stream, unsigned epoch)
         gf_unlisted_add(stream, epoch, device);
 }
 
-_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
+_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_stream)
 {
     static _Atomic unsigned no_gap = ~0U; /* the record of work of a launch that ends no gap */
     const int error = errno;
@@ -86,8 +86,10 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream)
     if (!slot && !unlisted)
         remember_unlisted(stream, epoch);
     errno = error;
-    if (slot)
+    if (slot) {
+        *ret_stream = gf_submissions_stream_of(slot, stream);
         return &slot->work;
+    }
     gf_count_add(set, &gf_submissions.submitters[set - 1].unlisted, 1);
     return unlisted && !gf_submissions_has_gap(unlisted->device) ? &no_gap
                                                                  : &gf_submissions_elsewhere;
@@ -126,4 +128,15 @@ void gf_submit_first(const struct gf_submission *submission)
     if (submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);
     errno = error;
+}
+
+void gf_submit_await(CUstream stream)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return;
+    if (transfer->await_hold)
+        transfer->await_hold(stream);
+    gf_engine_call_end(&call);
 }

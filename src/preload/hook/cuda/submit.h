@@ -8,36 +8,66 @@
 
 /*
  * Returns the stream's record of work, for a stream that is not in the first slot of the look-up.
- * Creates the record if there is none. Keeps errno.
+ * Creates the record if there is none. Sets *ret_stream as gf_submitter.stream. Keeps errno.
  */
-_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream);
+_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_stream);
 /*
  * Called if the stream's record does not contain this kind of work, because the sampler saw the
  * stream empty, or because the record is new. Keeps errno.
  */
 void gf_submit_first(const struct gf_submission *submission);
+/*
+ * Called while copies hold streams. If one of them holds this stream, waits for its end, with a
+ * limit (engine/transfer/context/hold.h). Keeps errno.
+ */
+void gf_submit_await(CUstream stream);
 
-static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream)
+static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream,
+                                                  uintptr_t *ret_stream)
 {
     struct gf_stream_slot *slot;
 
+    *ret_stream = (uintptr_t)stream;
     if (stream == CU_STREAM_LEGACY)
         return &gf_submissions.legacy_work;
     if (stream == CU_STREAM_PER_THREAD)
         return &gf_submissions.submitters[set - 1].own_work;
     slot = gf_submissions_quick(stream);
-    return gf_likely(slot) ? &slot->work : gf_submit_find(set, stream);
+    if (gf_unlikely(!slot))
+        return gf_submit_find(set, stream, ret_stream);
+    *ret_stream = gf_submissions_stream_of(slot, stream);
+    return &slot->work;
+}
+
+/* Enters a call that puts something on the stream. */
+static inline uintptr_t gf_submit_enter(unsigned set, CUstream stream, uintptr_t published)
+{
+    const uintptr_t outer = gf_submissions_enter(set, published);
+    if (gf_submissions_are_held())
+        gf_submit_await(stream);
+    return outer;
+}
+
+/* The value for gf_submitter.stream, from the first slot of the look-up. */
+static inline uintptr_t gf_submit_published(CUstream stream)
+{
+    const struct gf_stream_slot *slot =
+        (uintptr_t)stream > GF_SUBMIT_FILLING ? gf_submissions_quick(stream) : NULL;
+    return slot ? gf_submissions_stream_of(slot, stream) : (uintptr_t)stream;
 }
 
 static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, unsigned work)
 {
+    uintptr_t published;
+
     ret->set = 0;
     if (gf_unlikely(!gf_submissions_on()) || gf_thread.guard)
         return;
     ret->set = gf_counters_mine();
     ret->work = work;
     gf_count_add(ret->set, &gf_submissions.submitters[ret->set - 1].begun, 1);
-    ret->stream_work = gf_submit_work_of(ret->set, stream);
+    ret->stream_work = gf_submit_work_of(ret->set, stream, &published);
+    ret->outer = gf_submit_enter(ret->set, stream, published);
     if (gf_unlikely((gf_load_relaxed(ret->stream_work) & work) != work))
         gf_submit_first(ret);
 }
@@ -72,6 +102,7 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);
     gf_count_add_release(submission->set, &gf_submissions.submitters[submission->set - 1].ended, 1);
+    gf_submissions_leave(submission->set, submission->outer);
 }
 
 /* stream: never 0. The macro's value is the call's result. */
@@ -82,6 +113,22 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         const CUresult submitted_ = (call);                                                        \
         gf_submit_end(&submission_);                                                               \
         submitted_;                                                                                \
+    })
+
+/*
+ * Wraps a call that puts something other than work on a stream, such as an event. GPU time does not
+ * count it.
+ */
+#define GF_ORDERED(of, call)                                                                       \
+    ({                                                                                             \
+        const CUstream stream_ = (of);                                                             \
+        const unsigned set_ = gf_submissions_on() && !gf_thread.guard ? gf_counters_mine() : 0;    \
+        const uintptr_t outer_ =                                                                   \
+            set_ ? gf_submit_enter(set_, stream_, gf_submit_published(stream_)) : 0;               \
+        const CUresult ordered_ = (call);                                                          \
+        if (set_)                                                                                  \
+            gf_submissions_leave(set_, outer_);                                                    \
+        ordered_;                                                                                  \
     })
 
 /*

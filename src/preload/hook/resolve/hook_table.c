@@ -12,7 +12,7 @@ static const struct hooked {
     const char *symbol;
     void *hook;
     size_t offset; /* offset of the driver's function in struct gf_cuda */
-    bool submits;  /* hooked only for GPU time */
+    bool submits;  /* hooked only for GPU time, and for copies that hold their stream */
 } hooked[] = {
 #define GF_CU(symbol) {#symbol, (void *)gf_on_##symbol, offsetof(struct gf_cuda, symbol), false},
 #define GF_CU_SUBMIT(symbol)                                                                       \
@@ -56,6 +56,12 @@ static bool have_same_stem(const struct hooked *a, const struct hooked *b)
     return length == stem_length(b->symbol) && memcmp(a->symbol, b->symbol, length) == 0;
 }
 
+static bool needs_submissions(void)
+{
+    const struct gf_options *options = gf_startup_env_options();
+    return options->gpu_time || (options->stage != gf_stage_off && options->mode == gf_mode_on);
+}
+
 /*
  * Several functions may have the same address. If they have the same parameters, the address gets
  * the hook of the first of them. Otherwise the address gets no hook, because it is a stub for
@@ -76,7 +82,7 @@ void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
         if (!found)
             found = &hooked[i];
     }
-    return found && !(found->submits && !gf_startup_env_options()->gpu_time) ? found->hook : NULL;
+    return found && (!found->submits || needs_submissions()) ? found->hook : NULL;
 }
 
 bool gf_hook_table_contains(const void *address)

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps a copy of several DMAs whole. To all other threads, a copy is one operation of its stream:
+ * what they put on the stream comes before all its DMAs or after them. So such a copy holds its
+ * stream, from its first DMA to its last one, and before a call of another thread puts something on
+ * the stream, the call's hook waits.
+ *
+ * The two sides meet in a Dekker-style handshake. A hook stores the stream of its call in the
+ * thread's record, then loads the number of holds (abi/gputime_api.h). A copy adds its hold, then
+ * loads the records. So at least one of the two sees the other. If the copy sees the call, it does
+ * not hold the stream, and is not cut into several DMAs. If the hook sees the hold, it waits.
+ *
+ * The driver keeps a copy whole, too: it locks the stream until the copying call returns, without a
+ * limit (docs/transfers.md). A hook's wait has a limit, because the program's thread may hold a lock
+ * that the copy needs, for example in its handler of SIGSEGV. If the copy makes no progress for
+ * GF_TUNE_HOLD_NS, the hook ends the hold, and goes on.
+ *
+ * A thread never waits for a hold of its own. The functions may be called on any thread.
+ */
+#ifndef GF_ENGINE_TRANSFER_CONTEXT_HOLD_H
+#define GF_ENGINE_TRANSFER_CONTEXT_HOLD_H
+
+#include "abi/cuda.h"
+#include "abi/gputime_api.h"
+#include "base/base.h"
+
+/* A hold of the calling thread. */
+struct gf_hold {
+    unsigned entry;
+    uint64_t ticket; /* 0: nothing is held */
+};
+
+/* Makes the hooks record submissions. Called once, before any copy. */
+void gf_hold_start(void);
+
+/*
+ * Whether several threads have used the stream at the same time: in the last GF_TUNE_SHARED_NS, a
+ * call met a hold of it. Copies on such a stream should not hold it.
+ */
+bool gf_hold_is_shared(CUstream stream, CUcontext context);
+/* Remembers that several threads use the stream at the same time. */
+void gf_hold_note_shared(CUstream stream, CUcontext context);
+
+/* The number of submissions that other threads have begun, on any stream. */
+uint64_t gf_hold_others(void);
+
+/*
+ * Publishes the context of the copy that the calling thread is inside; NULL after the copy. So
+ * copies in other contexts know that this copy does not concern them.
+ */
+void gf_hold_publish(CUcontext context);
+
+/*
+ * Holds the stream. False: another thread is inside a call that may put something on the stream, or
+ * there are too many holds. If the calling thread's batch holds the stream already, the result is
+ * true, and *ret holds nothing.
+ */
+bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
+/*
+ * Called when the copy has decided to issue several DMAs. A call that meets the hold from now on
+ * makes the stream count as shared.
+ */
+void gf_hold_cut(const struct gf_hold *hold);
+/* Called for each DMA. */
+void gf_hold_advance(const struct gf_hold *hold);
+/* Does nothing if nothing is held. */
+void gf_hold_end(struct gf_hold *hold);
+
+/*
+ * Holds the stream for all members of a batch of the calling thread, until gf_hold_end_batch.
+ * The result is false as for gf_hold_begin.
+ */
+bool gf_hold_begin_batch(CUstream stream, CUcontext context);
+void gf_hold_end_batch(void);
+/* Whether the calling thread's batch holds the stream. */
+bool gf_hold_is_batch(CUstream stream, CUcontext context);
+
+/*
+ * Waits while another thread's copy holds the stream, or a stream that is ordered with it. Ends at
+ * once on a thread with a real-time priority, on a thread of the driver (which runs host functions),
+ * and if the stream is being captured.
+ */
+void gf_hold_await(CUstream stream);
+
+/* How many calls met a hold, for how long they waited in all, and how many holds they ended. */
+struct gf_hold_count {
+    uint64_t met, ns, ended;
+};
+void gf_hold_count(struct gf_hold_count *ret);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Decides how a copy takes its place among the work of its stream. To other threads, a copy is one
+ * operation of the stream. So it is cut into several DMAs only if no other thread uses the stream at
+ * this time, and it then holds the stream (context/hold.h).
+ */
+#ifndef GF_ENGINE_TRANSFER_COPY_ORDER_H
+#define GF_ENGINE_TRANSFER_COPY_ORDER_H
+
+#include "engine/transfer/copy/pipeline.h"
+
+enum gf_order {
+    /* The stream is idle, and the copy holds it: the copy may be cut into several DMAs. */
+    gf_order_cut,
+    /* The stream is idle, but other threads may use it now: the copy must be a single DMA. */
+    gf_order_whole,
+    /* The stream has unfinished work. */
+    gf_order_queued,
+};
+
+/*
+ * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work. Then this
+ * function waits for it, too, and the result is gf_order_queued only if other threads keep the
+ * stream busy. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the ring. Returns
+ * the same as gf_pipeline_await_stream. If the copy holds the stream already, the result is
+ * gf_order_cut at once.
+ */
+enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
+                               struct gf_stage_result *ret, enum gf_order *ret_order);
+/*
+ * The same for a copy that cannot be a single DMA, because no memory of the ring is free for it. The
+ * result is gf_order_cut even if a call met a hold of the stream lately. Other threads then wait,
+ * but not as long as for the driver's copy.
+ */
+enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
+                               struct gf_stage_result *ret, enum gf_order *ret_order);
+
+#endif
