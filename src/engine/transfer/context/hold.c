@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/pool/futex.h"
 #include "engine/transfer/pool/realtime.h"
 #include "engine/transfer/setup/mutation.h"
@@ -108,13 +109,21 @@ void gf_hold_publish(CUcontext context)
         gf_store_release(&records()->submitters[own].context, (uintptr_t)context);
 }
 
+/*
+ * Whether the stream and the legacy stream wait for each other. Asking for the flags of a stream that
+ * is being captured would end its capture, so no capture begins meanwhile. If a stream is being
+ * captured, the result is true.
+ */
 static bool is_blocking(CUstream stream)
 {
-    unsigned flags = 0;
-    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-           !gf_setup.cuda->cuStreamGetFlags ||
-           gf_setup.cuda->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS ||
-           !(flags & CU_STREAM_NON_BLOCKING);
+    unsigned flags = 0, none_seen = gf_captures_begun() - 1; /* so that the state is queried */
+
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !gf_setup.cuda->cuStreamGetFlags || !gf_issue_enter(stream, &none_seen))
+        return true;
+    const CUresult result = gf_setup.cuda->cuStreamGetFlags(stream, &flags);
+    gf_issue_leave();
+    return result != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
 }
 
 /*
@@ -326,9 +335,9 @@ static bool is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool may_wait(CUstream stream)
+static bool may_wait(void)
 {
-    return !gf_is_realtime() && !gf_setup.is_drivers() && !is_captured(stream);
+    return !gf_is_realtime() && !gf_setup.is_drivers();
 }
 
 static void note_met(const struct entry *entry, uint64_t ticket)
@@ -380,8 +389,10 @@ void gf_hold_await(CUstream stream)
         const uint64_t ticket = find_ticket(&entries[i], stream);
         if (!ticket)
             continue;
+        if (is_captured(stream)) /* the call does not put anything on the stream now */
+            return;
         note_met(&entries[i], ticket);
-        if (may_wait(stream))
+        if (may_wait())
             await_entry(&entries[i], ticket);
     }
 }

@@ -220,8 +220,8 @@ static enum gf_bypass stage_after_touch(const struct gf_copy_call *call, bool to
 static enum gf_bypass stage_touched(struct gf_admission *admission, struct gf_stage_result *staged)
 {
     const struct gf_copy_call *const call = admission->call;
-    const bool to_host = admission->kind.direction == gf_direction_d2h;
     enum gf_bypass reason = stage_copy(admission, staged);
+    const bool to_host = admission->kind.direction == gf_direction_d2h;
 
     for (size_t before = SIZE_MAX; staged->done != before && needs_touch(reason, staged, call);) {
         before = staged->done;
