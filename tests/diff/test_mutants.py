@@ -2,6 +2,7 @@
 """Mutants: engines with a deliberate bug, each of which a test of this suite must notice. The
 engine that contains the bugs (mutants/) is never installed."""
 
+import functools
 import tempfile
 
 import pytest
@@ -122,6 +123,18 @@ def filereads(what):
     return notices
 
 
+def serial(*streams, turns=150, **environment):
+    """Threads that share a stream: work gets between the DMAs of a copy only by chance."""
+    def notices(run, mutant):
+        return any(outcome(run, mutant, APPS / "serial", seed, kind, 4, turns, GPUFEED_STAGE_MIN=65536,
+                           GPUFEED_STAGE_THREADS=4, KIT_ALARM=60, **environment) != (0, "done\n")
+                   for seed in ((3,) if mutant == "none" else (3, 4, 9, 13)) for kind in streams)
+    return notices
+
+
+shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
+
+
 # Each mutant, and the program that must notice it.
 MUTANTS = {
     "returns_early": random_program,
@@ -173,6 +186,15 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
+    "gets_between": serial("own", "legacy"),
+    "cuts_beside_others": serial("own", "legacy"),
+    "looks_before_it_holds": serial("own", "legacy"),
+    "looks_once": serial("legacy", "thread", SIM_DMA="late", SIM_LATE_MS=5),
+    "splits_batches": serial("own"),
+    "waits_for_ever": shared("holds"),
+    "marks_the_stream": shared("gate"),
+    "faults_in_driver": shared("holds"),
+    "queues_always": shared("early", str(16 << 20), GPUFEED_STAGE_RING=256 << 20),
 }
 
 

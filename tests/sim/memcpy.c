@@ -73,16 +73,18 @@ static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, siz
     if (!dsts || !srcs || !sizes || !count || !attrs || !first || !kinds || kinds > count || !s ||
         s == CU_STREAM_LEGACY || first[0] != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0, kind = 0; i < count; i++) {
+    struct sim_stream *stream;
+    CUresult result = sim_batch_begin(s, per_thread, &stream);
+    const bool begun = !result;
+    for (size_t i = 0, kind = 0; i < count && !result; i++) {
         kind += kind + 1 < kinds && first[kind + 1] == i;
         struct sim_block block = sim_line(dsts[i], srcs[i], sizes[i]);
-        CUresult result =
-            sizes[i] ? sim_copy(per_thread, s, &block, sim_any, sim_any, when(&attrs[kind]))
-                     : CUDA_ERROR_INVALID_VALUE;
-        if (result)
-            return result;
+        result = sizes[i] ? sim_copy(per_thread, s, &block, sim_any, sim_any, when(&attrs[kind]))
+                          : CUDA_ERROR_INVALID_VALUE;
     }
-    return CUDA_SUCCESS;
+    if (begun)
+        sim_batch_end(stream);
+    return result;
 }
 
 static CUresult batch_v1(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,

@@ -180,6 +180,9 @@ struct sim_stream {
     uint64_t id, submitted, completed, wanted;
     bool started, dead, internal;
     bool in_turn; /* SIM_TURNS: a copy on this stream has not returned */
+    /* A thread is inside a batch on this stream; other threads' calls wait. */
+    bool in_batch;
+    pthread_t batcher;
     pthread_cond_t work;
     struct sim_op *head, *tail;
     struct sim_dep *pending; /* event waits that the next operation inherits */
@@ -216,6 +219,9 @@ CUresult sim_stream_of(struct sim_context *context, CUstream handle, bool per_th
                        struct sim_stream **ret); /* locked */
 /* As sim_stream_of, for a call with a current context. Takes the lock, and keeps it on success. */
 CUresult sim_stream_enter(CUstream handle, bool per_thread, struct sim_stream **ret);
+/* Locks the stream for a batch of the calling thread. No other thread's work gets between. */
+CUresult sim_batch_begin(CUstream handle, bool per_thread, struct sim_stream **ret);
+void sim_batch_end(struct sim_stream *stream);
 
 /* memory.c */
 enum sim_kind { sim_none, sim_device_memory, sim_host_alloc, sim_registered, sim_managed };

@@ -66,6 +66,15 @@ CUresult sim_stream_of(struct sim_context *context, CUstream handle, bool per_th
     return CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* The caller holds the lock. Returns whether it has waited for another thread's batch. */
+static bool await_batch(struct sim_stream *stream)
+{
+    if (!stream->in_batch || pthread_equal(stream->batcher, pthread_self()))
+        return false;
+    pthread_cond_wait(&sim_done, &sim_lock);
+    return true;
+}
+
 CUresult sim_stream_enter(CUstream handle, bool per_thread, struct sim_stream **ret)
 {
     struct sim_context *context;
@@ -73,10 +82,31 @@ CUresult sim_stream_enter(CUstream handle, bool per_thread, struct sim_stream **
     if (result)
         return result;
     pthread_mutex_lock(&sim_lock);
-    result = sim_stream_of(context, handle, per_thread, ret);
+    do
+        result = sim_stream_of(context, handle, per_thread, ret);
+    while (!result && await_batch(*ret));
     if (result)
         pthread_mutex_unlock(&sim_lock);
     return result;
+}
+
+CUresult sim_batch_begin(CUstream handle, bool per_thread, struct sim_stream **ret)
+{
+    CUresult result = sim_stream_enter(handle, per_thread, ret);
+    if (result)
+        return result;
+    (*ret)->in_batch = true;
+    (*ret)->batcher = pthread_self();
+    pthread_mutex_unlock(&sim_lock);
+    return CUDA_SUCCESS;
+}
+
+void sim_batch_end(struct sim_stream *stream)
+{
+    pthread_mutex_lock(&sim_lock);
+    stream->in_batch = false;
+    pthread_cond_broadcast(&sim_done);
+    pthread_mutex_unlock(&sim_lock);
 }
 
 static CUresult create(CUstream *ret, unsigned flags, int priority)

@@ -51,6 +51,17 @@ void gf_mutation_sleep(const char *name)
         usleep(20000);
 }
 
+void gf_mutation_mark(CUstream stream)
+{
+    static __thread CUevent event;
+
+    if (!gf_mutated("marks_the_stream"))
+        return;
+    if (!event)
+        gf_setup.cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    gf_setup.cuda->cuEventRecord(event, stream);
+}
+
 void gf_mutation_open_file(const void *at)
 {
     char name[4096];

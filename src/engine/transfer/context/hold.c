@@ -190,8 +190,8 @@ static bool others_are_inside(CUstream stream, CUcontext context, bool blocking)
     if (own == GF_SUBMITTERS) /* the record of this thread would look like another thread's */
         return true;
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)
-        if (i != own && is_inside(&records()->submitters[i], i >= GF_SUBMITTERS_OWN, stream,
-                                  context, blocking))
+        if (i != own &&
+            is_inside(&records()->submitters[i], i >= GF_SUBMITTERS_OWN, stream, context, blocking))
             return true;
     return false;
 }
@@ -232,8 +232,8 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->cut, false);
     ret->entry = (unsigned)(entry - entries);
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
-    const bool early = GF_MUTATED(looks_before_it_holds) &&
-                       !others_are_inside(stream, context, blocking);
+    const bool early =
+        GF_MUTATED(looks_before_it_holds) && !others_are_inside(stream, context, blocking);
     GF_MUTATION_SLEEP(looks_before_it_holds);
     gf_store_release(&entry->ticket, ret->ticket);
     gf_add_seq_cst(&records()->holds, 1);
@@ -305,9 +305,8 @@ static bool are_ordered(uintptr_t held, bool held_blocking, uintptr_t held_conte
 
     if (held > GF_SUBMIT_FILLING && held == (uintptr_t)stream)
         return true;
-    if (held == (uintptr_t)CU_STREAM_LEGACY
-            ? !is_blocking(stream)
-            : stream != CU_STREAM_LEGACY || !held_blocking)
+    if (held == (uintptr_t)CU_STREAM_LEGACY ? !is_blocking(stream)
+                                            : stream != CU_STREAM_LEGACY || !held_blocking)
         return false;
     return gf_setup.cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS &&
            (uintptr_t)context == held_context;

@@ -15,6 +15,7 @@
 #include "engine/transfer/memory/guarded_copy.h"
 #include "engine/transfer/pool/prepare.h"
 #include "engine/transfer/readahead/readahead.h"
+#include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "engine/transfer/setup/tuning.h"
 #include "engine/transfer/stats/longest_copies.h"
@@ -179,7 +180,7 @@ static bool needs_touch(enum gf_bypass reason, const struct gf_stage_result *sta
                              ? staged->done < call->bytes && staged->hold.ticket
                              : reason == gf_bypass_unreadable;
     return stopped && staged->result == CUDA_SUCCESS && !(call->async && staged->rest) &&
-           gf_faults_are_handled();
+           !GF_MUTATED(faults_in_driver) && gf_faults_are_handled();
 }
 
 /*
@@ -341,7 +342,7 @@ static bool holds_batch(const struct gf_admission *admission)
     const CUstream stream = admission->call->stream;
     const CUcontext context = admission->context->handle;
 
-    return gf_hold_is_batch(stream, context) ||
+    return GF_MUTATED(splits_batches) || gf_hold_is_batch(stream, context) ||
            (!gf_hold_is_shared(stream, context) && gf_hold_begin_batch(stream, context));
 }
 

@@ -186,8 +186,8 @@ static enum gf_bypass h2d_stage_single(const struct gf_stage_request *request,
 /* Whether the driver's call for this copy would wait for the earlier work of the stream. */
 static bool h2d_waits(const struct gf_copy_call *call)
 {
-    return !call->async ||
-           (gf_setup.options->async == gf_async_driver && call->bytes > GF_TUNE_ASYNC_NOWAIT);
+    return !call->async || (gf_setup.options->async == gf_async_driver &&
+                            call->bytes > GF_TUNE_ASYNC_NOWAIT && !GF_MUTATED(queues_always));
 }
 
 static enum gf_bypass h2d_stage_asynchronous(const struct gf_stage_request *request,

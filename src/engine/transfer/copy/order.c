@@ -12,9 +12,8 @@ static enum gf_bypass look_again(const struct gf_stage_request *request, bool wa
                                  struct gf_stage_result *ret, enum gf_order *ret_order)
 {
     bool idle = false;
-    const enum gf_bypass reason =
-        gf_pipeline_await_stream(request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS, &idle,
-                                 ret);
+    const enum gf_bypass reason = gf_pipeline_await_stream(
+        request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS, &idle, ret);
 
     if (reason == gf_bypass_none && idle)
         return reason;

@@ -32,7 +32,7 @@ enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool wait
  * result is gf_order_cut even if a call met a hold of the stream lately. Other threads then wait,
  * but not as long as for the driver's copy.
  */
-enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
-                               struct gf_stage_result *ret, enum gf_order *ret_order);
+enum gf_bypass gf_order_insist(const struct gf_stage_request *request, struct gf_stage_result *ret,
+                               enum gf_order *ret_order);
 
 #endif

@@ -463,6 +463,7 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     if (!gf_issue_enter(request->call->stream, &captures))
         return gf_bypass_capture;
     const uint64_t begun = gf_now_ns();
+    gf_mutation_mark(request->call->stream);
     CUresult result = query_stream(request->call->stream, limit_ns, ret_idle);
     gf_issue_leave();
     if (result == CUDA_SUCCESS && !*ret_idle && !limit_ns) {

@@ -30,6 +30,8 @@ void gf_mutation_store_ahead(const void *at, size_t bytes);
  * reads_the_file: to those of the mapping's file. zeroes_the_tail: to zero behind the file's end.
  */
 void gf_mutation_change_copy(void *to, const void *at, size_t bytes);
+/* For the mutation marks_the_stream: records an event on the stream. */
+void gf_mutation_mark(CUstream stream);
 #define GF_MUTATED(name) gf_mutated(#name)
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
 #define GF_MUTATION_DROP(name) gf_mutation_drop(#name)
@@ -40,6 +42,7 @@ void gf_mutation_change_copy(void *to, const void *at, size_t bytes);
 #define GF_MUTATION_DROP(name) ((void)0)
 #define GF_MUTATION_SLEEP(name) ((void)0)
 #define gf_mutation_open_file(at) ((void)0)
+#define gf_mutation_mark(stream) ((void)0)
 #define gf_mutation_store_ahead(at, bytes) ((void)0)
 #define gf_mutation_change_copy(to, at, bytes) ((void)0)
 #define gf_mutation_keep(p, ret_result) false

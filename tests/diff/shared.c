@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Two threads that use one stream: shared CASE.
+ *
+ * gate: as soon as the stream is busy, the other thread puts a host function on it that waits until
+ * the copy's call has returned. holds, holds-back: the other thread submits while it holds a lock
+ * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
+ * early BYTES: whether an asynchronous copy returns before the stream's earlier work has ended.
+ * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
+ */
+#include "kit.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LARGE (64 * MIB)
+#define ROUNDS 6
+
+static CUcontext context;
+static CUstream stream;
+static CUdeviceptr device, small;
+static unsigned char *host;
+static CUfunction spin;
+static unsigned long long spin_ns;
+
+static void prepare(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                               ".visible .entry spin(.param .u64 ns)\n{\n"
+                               ".reg .u64 %a, %b, %n;\n.reg .pred %p;\n"
+                               "ld.param.u64 %n, [ns];\nmov.u64 %a, %globaltimer;\n"
+                               "again:\nmov.u64 %b, %globaltimer;\nsub.u64 %b, %b, %a;\n"
+                               "setp.lt.u64 %p, %b, %n;\n@%p bra again;\nret;\n}\n";
+    CUmodule module;
+    MUST(cu.cuModuleLoadData(&module, text));
+    MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
+    stream = kit_stream();
+    device = kit_device(LARGE);
+    small = kit_device(4096);
+    host = kit_pageable(LARGE);
+    memset(host, 1, LARGE);
+    for (unsigned i = 0; i < 40; i++) { /* from now on, the ring exists */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+}
+
+static void launch(void)
+{
+    void *arguments[] = {&spin_ns};
+    MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+/* gate */
+
+static sem_t returned;
+
+static void wait_for_copy(void *unused)
+{
+    (void)unused;
+    sem_wait(&returned);
+}
+
+static void put_behind(void *unused)
+{
+    (void)unused;
+    while (cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    MUST(cu.cuLaunchHostFunc(stream, wait_for_copy, NULL));
+}
+
+static void gate(void)
+{
+    sem_init(&returned, 0, 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        kit_thread(context, put_behind, NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        sem_post(&returned);
+        kit_join();
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+}
+
+/* holds */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sem_t locked, faulted;
+
+static void on_fault(int number, siginfo_t *info, void *unused)
+{
+    (void)number, (void)info, (void)unused;
+    sem_post(&faulted);
+    pthread_mutex_lock(&lock);
+    mprotect(host, LARGE, PROT_READ | PROT_WRITE);
+    pthread_mutex_unlock(&lock);
+}
+
+static void submit_locked(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    sem_post(&locked);
+    sem_wait(&faulted);
+    kit_sleep_us(20000);
+    MUST(cu.cuMemsetD8Async(small, 1, 4096, stream));
+    pthread_mutex_unlock(&lock);
+}
+
+static void holds(bool to_host)
+{
+    const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    unsigned char *const back = kit_pageable(LARGE);
+
+    sem_init(&locked, 0, 0);
+    sem_init(&faulted, 0, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        memset(host, (int)i + 2, LARGE);
+        memset(back, (int)i + 2, LARGE);
+        if (to_host) {
+            MUST(cu.cuMemcpyHtoDAsync_v2(device, back, LARGE, stream));
+            MUST(cu.cuStreamSynchronize(stream));
+            memset(host, 0, LARGE);
+        }
+        kit_thread(context, submit_locked, NULL);
+        sem_wait(&locked);
+        mprotect(host + LARGE / 2, MIB, to_host ? PROT_READ : PROT_NONE);
+        if (to_host)
+            MUST(cu.cuMemcpyDtoHAsync_v2(host, device, LARGE, stream));
+        else
+            MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        kit_join();
+        if (!to_host) {
+            memset(back, 0, LARGE);
+            MUST(cu.cuMemcpyDtoHAsync_v2(back, device, LARGE, stream));
+        }
+        MUST(cu.cuStreamSynchronize(stream));
+        WANT(memcmp(host, back, LARGE) == 0 && host[0] == i + 2 && host[LARGE - 1] == i + 2);
+    }
+}
+
+/* early */
+
+static void early(size_t bytes)
+{
+    volatile uint32_t *const value = kit_pinned(4);
+    unsigned old = 0;
+
+    spin_ns = 3000000;
+    for (unsigned i = 1; i <= 40; i++) {
+        MUST(cu.cuMemsetD32Async(small, i, 1, stream));
+        launch();
+        MUST(cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)value, small, 4, stream));
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
+        old += *value != i;
+    }
+    MUST(cu.cuStreamSynchronize(stream));
+    puts(old == 0 ? "always waits" : old >= 36 ? "does not wait" : "waits sometimes");
+}
+
+/* queue */
+
+#define QUEUED 4
+static volatile bool stop;
+static volatile unsigned long launched;
+
+static void keep_busy(void *unused)
+{
+    CUevent event[QUEUED];
+
+    (void)unused;
+    for (unsigned i = 0; i < QUEUED; i++)
+        MUST(cu.cuEventCreate(&event[i], CU_EVENT_DISABLE_TIMING));
+    for (unsigned long i = 0; !stop; launched = ++i) {
+        if (i >= QUEUED)
+            MUST(cu.cuEventSynchronize(event[i % QUEUED]));
+        launch();
+        MUST(cu.cuMemsetD8Async(device, i & 127, LARGE, stream));
+        MUST(cu.cuEventRecord(event[i % QUEUED], stream));
+    }
+}
+
+static void queue(void)
+{
+    unsigned long waits[7];
+
+    spin_ns = 10000000;
+    kit_thread(context, keep_busy, NULL);
+    while (launched < 2 * QUEUED)
+        kit_sleep_us(1000);
+    for (unsigned i = 0; i < 7; i++) {
+        const unsigned long before = launched;
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, LARGE, stream));
+        waits[i] = launched - before;
+        for (size_t at = 0; at < LARGE; at += 4096)
+            WANT(host[at] == host[0]);
+    }
+    stop = true;
+    kit_join();
+    unsigned many = 0;
+    for (unsigned i = 0; i < 7; i++)
+        many += waits[i] > 3 * QUEUED;
+    puts(many < 3 ? "a copy waits for the kernels before it" : "a copy waits for later kernels");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return 2;
+    context = kit_start();
+    prepare();
+    if (strcmp(argv[1], "gate") == 0)
+        gate();
+    else if (strcmp(argv[1], "holds") == 0)
+        holds(false);
+    else if (strcmp(argv[1], "holds-back") == 0)
+        holds(true);
+    else if (strcmp(argv[1], "early") == 0 && argc == 3)
+        early(strtoul(argv[2], NULL, 10));
+    else if (strcmp(argv[1], "queue") == 0)
+        queue();
+    else
+        return 2;
+    puts("done");
+    fflush(stdout);
+    _exit(0);
+}
