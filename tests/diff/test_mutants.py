@@ -132,6 +132,7 @@ def serial(*streams, turns=150, **environment):
     return notices
 
 
+SLOW_TRANSFERS = "cuMemcpyHtoDAsync_v2:1500,cuMemcpyDtoHAsync_v2:1500,cuMemsetD32Async:500"
 shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
 
 
@@ -186,8 +187,8 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
-    "gets_between": serial("own", "legacy"),
-    "cuts_beside_others": serial("own", "legacy"),
+    "gets_between": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
+    "cuts_beside_others": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
     "looks_before_it_holds": serial("own", "legacy"),
     "looks_once": serial("legacy", "thread", SIM_DMA="late", SIM_LATE_MS=5),
     "splits_batches": serial("own"),
