@@ -91,7 +91,18 @@ void gf_hold_note_shared(CUstream stream, CUcontext context)
 
 /* The calls of other threads. */
 
-uint64_t gf_hold_others(void)
+uint64_t gf_hold_ended(void)
+{
+    const unsigned own = records() ? gf_setup.submitter() : 0;
+    uint64_t ret = 0;
+
+    for (unsigned i = 0; records() && i < GF_SUBMITTERS; i++)
+        if (i != own)
+            ret += gf_load_acquire(&records()->submitters[i].ended);
+    return ret;
+}
+
+uint64_t gf_hold_begun(void)
 {
     const unsigned own = records() ? gf_setup.submitter() : 0;
     uint64_t ret = 0;

@@ -41,8 +41,12 @@ bool gf_hold_is_shared(CUstream stream, CUcontext context);
 /* Remembers that several threads use the stream at the same time. */
 void gf_hold_note_shared(CUstream stream, CUcontext context);
 
-/* The number of submissions that other threads have begun, on any stream. */
-uint64_t gf_hold_others(void);
+/*
+ * The number of submissions of other threads that have ended, and that have begun, on any stream. If
+ * the second number, read later, equals the first one, no such submission was in progress between.
+ */
+uint64_t gf_hold_ended(void);
+uint64_t gf_hold_begun(void);
 
 /*
  * Publishes the context of the copy that the calling thread is inside; NULL after the copy. So

@@ -5,8 +5,8 @@
 #include "engine/transfer/setup/mutation.h"
 
 /*
- * Other threads have begun submissions since the copy began to wait for its stream. Sets *ret_order
- * to gf_order_queued if one of them was to this stream.
+ * Other threads were inside submissions since the copy began to wait for its stream. Sets *ret_order
+ * to gf_order_queued if one of them was to this stream, and its work has not ended.
  */
 static enum gf_bypass look_again(const struct gf_stage_request *request, bool waits,
                                  struct gf_stage_result *ret, enum gf_order *ret_order)
@@ -27,7 +27,7 @@ static enum gf_bypass look_again(const struct gf_stage_request *request, bool wa
 static enum gf_bypass choose_order(const struct gf_stage_request *request, bool waits, bool shared,
                                    struct gf_stage_result *ret, enum gf_order *ret_order)
 {
-    const uint64_t others = gf_hold_others();
+    const uint64_t ended = gf_hold_ended();
     const bool polls = !waits || shared || GF_MUTATED(reads_early);
     bool idle = true;
     enum gf_bypass reason =
@@ -38,7 +38,7 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
         !gf_hold_begin(request->call->stream, request->context->handle, request->hold))
         return reason;
     *ret_order = gf_order_cut;
-    if (gf_hold_others() != others && !GF_MUTATED(looks_once))
+    if (gf_hold_begun() != ended && !GF_MUTATED(looks_once))
         reason = look_again(request, waits, ret, ret_order);
     if (*ret_order == gf_order_cut)
         gf_hold_cut(request->hold);
