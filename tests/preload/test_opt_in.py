@@ -126,6 +126,15 @@ def test_priority_of_helpers(run, requested, found):
     assert (done.returncode, done.stdout, done.stderr) == (0, f"[{found}] True True\n", "")
 
 
+@pytest.mark.parametrize("policy", ["SCHED_BATCH", "SCHED_IDLE"])
+def test_helpers_of_a_job_in_the_background(run, policy):
+    """Helpers must not take CPU time from ordinary processes if the job itself does not."""
+    start = f"import os\nos.sched_setscheduler(0, os.{policy}, os.sched_param(0))\n"
+    found = f"[({getattr(os, policy)}, 0)]"
+    done = run(sys.executable, "-c", start + COPIES, found, sim=True, GPUFEED_STAGE_THREADS=4)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{found} True True\n", "")
+
+
 @pytest.mark.parametrize("requested", ["high", "realtime"])
 def test_priority_without_the_right_is_one_line(run, requested):
     if os.geteuid():

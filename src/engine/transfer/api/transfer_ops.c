@@ -96,16 +96,25 @@ void gf_transfer_follow(const struct gf_cpus *program)
     gf_pools_follow(program);
 }
 
+struct sums {
+    struct gf_transfer_state *state;
+    uint64_t devices; /* bits of the devices whose limit was added */
+};
+
 static void add_context(void *closure, struct gf_context *context)
 {
-    struct gf_transfer_state *state = closure;
+    struct sums *sums = closure;
+    struct gf_transfer_state *const state = sums->state;
+    const uint64_t device = UINT64_C(1) << (unsigned)context->device % 64;
     struct gf_ring *ring = gf_load_acquire(&context->ring);
     if (!ring)
         return;
     gf_ring_held(ring, state->ring_held);
     state->rings++;
     state->ring_bytes += gf_ring_bytes(ring);
-    state->ring_limit += gf_ring_limit(ring);
+    if (!(sums->devices & device)) /* all rings of a GPU share the limit */
+        state->ring_limit += gf_ring_limit(ring);
+    sums->devices |= device;
     state->helpers = gf_max(state->helpers, gf_pool_helpers(context->pool));
 }
 
@@ -119,5 +128,5 @@ void gf_transfer_state(struct gf_transfer_state *ret)
     gf_readahead_count(&ret->readahead);
     gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read);
     gf_pinned_buffer_held(ret->pinned_held);
-    gf_context_each(add_context, ret);
+    gf_context_each(add_context, &(struct sums){.state = ret});
 }

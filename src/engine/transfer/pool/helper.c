@@ -13,6 +13,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define STACK_LEAST ((size_t)1 << 20)
 #define STACK_MOST ((size_t)64 << 20)
@@ -65,6 +67,18 @@ static int create_with_policy(const struct start *start, bool explicit_policy, c
     return error;
 }
 
+/*
+ * Whether the process is a job in the background: its first thread and the calling thread have the
+ * policy of such a job. The helpers then inherit the policy. If only one of the two threads has it,
+ * an ordinary thread of the program might wait for a helper that gets no CPU.
+ */
+static bool is_background(void)
+{
+    const long own = syscall(SYS_sched_getscheduler, 0) & ~(long)SCHED_RESET_ON_FORK;
+    return (own == SCHED_IDLE || own == SCHED_BATCH) &&
+           (syscall(SYS_sched_getscheduler, getpid()) & ~(long)SCHED_RESET_ON_FORK) == own;
+}
+
 static int create_helper(const struct start *start, char *stack, size_t bytes)
 {
     sigset_t all, before;
@@ -73,9 +87,9 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
         sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     /* libc sets an explicit policy by sched_setscheduler, for which a filter may kill the process */
-    int error =
-        gf_permit(gf_permit_priority) ? create_with_policy(start, true, stack, bytes) : EPERM;
-    if (error == EPERM) /* or the calling thread runs SCHED_IDLE, and may not set another policy */
+    const bool explicit_policy = gf_permit(gf_permit_priority) && !is_background();
+    int error = create_with_policy(start, explicit_policy, stack, bytes);
+    if (error == EPERM && explicit_policy)
         error = create_with_policy(start, false, stack, bytes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;

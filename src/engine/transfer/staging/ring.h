@@ -70,6 +70,7 @@ struct gf_ring {
     _Atomic(CUstream) stream;
     _Atomic uint64_t limit;
     _Atomic uint64_t bytes;      /* number of registered bytes */
+    _Atomic uint64_t growing;    /* bytes of the segment that is being added */
     _Atomic uint64_t trim_ns;    /* when ring_trim.c is to search for unused segments next */
     _Atomic uint64_t looked_ns;  /* when ring_trim.c last searched for unused segments */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
@@ -108,6 +109,11 @@ void gf_ring_fail(struct gf_ring *ring, const struct gf_fault *fault);
 
 uint64_t gf_ring_bytes(const struct gf_ring *ring);
 uint64_t gf_ring_limit(const struct gf_ring *ring);
+/*
+ * By how many bytes the ring may still grow. The limit applies to the sum of all rings of a GPU,
+ * because each context of the GPU has a ring.
+ */
+uint64_t gf_ring_rest(const struct gf_ring *ring);
 
 /*
  * Adds the bytes of each segment to the sum of its node in `held`, for the report. Adds nothing if

@@ -34,6 +34,12 @@ static void set_growth(struct gf_ring_growth *growth, unsigned to)
     gf_store_release(&growth->state, to);
 }
 
+static void end_growth(struct gf_ring *ring)
+{
+    gf_store_relaxed(&ring->growing, 0);
+    set_growth(&ring->growth, growth_none);
+}
+
 bool gf_ring_growth_is_on(const struct gf_ring *ring)
 {
     return gf_load_relaxed(&ring->growth.state) != growth_none;
@@ -113,8 +119,9 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
     growth->bytes = (bytes + HUGE - 1) & ~(HUGE - 1);
     growth->passed = 0;
     gf_store_relaxed(&growth->error, 0);
+    gf_store_relaxed(&ring->growing, growth->bytes);
     if (!map_segment(growth, &ring->policy, ret_fault)) {
-        set_growth(growth, growth_none);
+        end_growth(ring);
         return false;
     }
     growth->job = (struct gf_job){.work = touch_piece, .low_priority = true};
@@ -133,7 +140,7 @@ void gf_ring_growth_cancel(struct gf_ring *ring)
         return;
     gf_pool_close(ring->context->pool, &growth->job);
     munmap(growth->at, growth->bytes);
-    set_growth(growth, growth_none);
+    end_growth(ring);
 }
 
 /* Requests. */
@@ -145,11 +152,11 @@ void gf_ring_growth_cancel(struct gf_ring *ring)
 static uint64_t ring_headroom(struct gf_ring *ring)
 {
     struct gf_headroom left;
-    const uint64_t bytes = gf_ring_bytes(ring), limit = gf_ring_limit(ring);
-    if (limit <= bytes)
+    const uint64_t rest = gf_ring_rest(ring);
+    if (!rest)
         return 0;
     gf_range_policy_headroom(&ring->policy, &left);
-    return gf_min(limit - bytes, left.bytes / GF_TUNE_RING_SHARE);
+    return gf_min(rest, left.bytes / GF_TUNE_RING_SHARE);
 }
 
 static bool has_free_entry(struct gf_ring *ring)
@@ -249,7 +256,7 @@ static void want_bytes(struct gf_ring *ring, size_t bytes, size_t most)
 {
     const size_t least = (bytes + WISH_UNIT - 1) & ~(WISH_UNIT - 1);
     const uint64_t now = gf_ring_bytes(ring);
-    if (now + least <= gf_ring_limit(ring))
+    if (least <= gf_ring_rest(ring))
         request_growth(ring, least, gf_min(gf_max(2 * least, (size_t)now), gf_max(least, most)),
                        gf_when_now);
 }
@@ -265,7 +272,7 @@ void gf_ring_want_contiguous(struct gf_ring *ring, size_t bytes)
 void gf_ring_want_more(struct gf_ring *ring)
 {
     const unsigned calls = gf_context_calls(ring->context);
-    const uint64_t now = gf_ring_bytes(ring), limit = gf_ring_limit(ring);
+    const uint64_t now = gf_ring_bytes(ring), limit = now + gf_ring_rest(ring);
     const uint64_t end =
         now < GF_TUNE_RING_WINDOW ? gf_min(limit, (uint64_t)GF_TUNE_RING_WINDOW) : limit;
 
@@ -329,12 +336,12 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
     char *const at = growth->at;
     const size_t bytes = growth->bytes;
     const bool registered = register_growth(ring, &fault);
-    if (!registered)
-        munmap(at, bytes);
-    set_growth(growth, growth_none);
     if (registered)
         gf_ring_add_segment(ring, at, bytes);
-    else if (fault.call)
+    else
+        munmap(at, bytes);
+    end_growth(ring);
+    if (!registered && fault.call)
         stop_growing(ring, &fault);
 }
 
