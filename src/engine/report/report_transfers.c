@@ -102,6 +102,11 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_report_pinned_put_nodes(json, "by_node", state->ring_held);
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
+    gf_json_begin(json, "held", '{');
+    gf_json_size(json, "calls", state->holds.met);
+    gf_json_size(json, "waited_us", state->holds.ns / 1000);
+    gf_json_size(json, "ended", state->holds.ended);
+    gf_json_end(json, '}');
 }
 
 static void put_readahead(struct gf_json *json, const struct gf_readahead_count *count)

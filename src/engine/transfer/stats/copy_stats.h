@@ -9,6 +9,7 @@
 #ifndef GF_ENGINE_TRANSFER_STATS_COPY_STATS_H
 #define GF_ENGINE_TRANSFER_STATS_COPY_STATS_H
 
+#include "engine/transfer/context/hold.h"
 #include "engine/transfer/stats/node_bytes.h"
 
 /*
@@ -117,6 +118,7 @@ struct gf_transfer_state {
     uint64_t unmap_pending;
     struct gf_readahead_count readahead;
     struct gf_import_count parallel_memcpy, parallel_read;
+    struct gf_hold_count holds;
     /* Bytes of pinned buffers that the program holds, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };

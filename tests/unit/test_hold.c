@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies that hold their stream, and calls of other threads that wait for them. */
+#include "engine/transfer/context/hold.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup/tuning.h"
+#include "unit.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define OWN 3 /* the index of the copying thread's record */
+#define OTHER 5
+#define CONTEXT ((CUcontext)0x100)
+#define ELSEWHERE ((CUcontext)0x200)
+#define NON_BLOCKING ((CUstream)0x1000)
+#define BLOCKING ((CUstream)0x2000)
+
+static struct gf_submit_table table;
+static __thread unsigned own_index = OTHER;
+static __thread CUcontext current = CONTEXT;
+static bool captured, is_driver;
+
+static unsigned submitter(void)
+{
+    return own_index;
+}
+
+static bool is_drivers(void)
+{
+    return is_driver;
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_flags(CUstream stream, unsigned *ret)
+{
+    *ret = stream == NON_BLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    (void)stream;
+    *ret = captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static const struct gf_cuda cuda = {
+    .cuCtxGetCurrent = get_current,
+    .cuStreamGetFlags = get_flags,
+    .cuStreamIsCapturing = is_capturing,
+};
+
+static int start(void **state)
+{
+    (void)state;
+    gf_setup_set(&(struct gf_transfer_setup){
+        .cuda = &cuda, .submissions = &table, .submitter = submitter, .is_drivers = is_drivers});
+    gf_hold_start();
+    own_index = OWN;
+    return 0;
+}
+
+/* A call of another thread. */
+struct call {
+    pthread_t thread;
+    CUstream stream;
+    CUcontext context;
+    _Atomic bool over;
+    uint64_t ns;
+};
+
+static void *submit(void *closure)
+{
+    struct call *call = closure;
+    const uint64_t begun = gf_now_ns();
+
+    current = call->context;
+    gf_hold_await(call->stream);
+    call->ns = gf_now_ns() - begun;
+    gf_store_release(&call->over, true);
+    return NULL;
+}
+
+static void begin_call(struct call *ret, CUstream stream, CUcontext context)
+{
+    *ret = (struct call){.stream = stream, .context = context};
+    assert_int_equal(pthread_create(&ret->thread, NULL, submit, ret), 0);
+}
+
+/* Whether a call on this stream goes on while the copy holds its stream. */
+static bool goes_on(CUstream stream, CUcontext context)
+{
+    struct gf_hold_count before, after;
+    struct call call;
+
+    gf_hold_count(&before);
+    begin_call(&call, stream, context);
+    pthread_join(call.thread, NULL);
+    gf_hold_count(&after);
+    return after.met == before.met;
+}
+
+static void hold(CUstream stream, struct gf_hold *ret)
+{
+    assert_true(gf_hold_begin(stream, CONTEXT, ret));
+    gf_hold_cut(ret);
+}
+
+/* Returns false if this thread got no CPU for so long that the call stopped waiting. */
+static bool waits_for_the_copy(void)
+{
+    struct gf_hold_count before, after;
+    struct gf_hold held;
+    struct call call;
+
+    gf_hold_count(&before);
+    hold(NON_BLOCKING, &held);
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    for (unsigned i = 0; i < 20; i++) { /* longer than a wait without progress */
+        gf_hold_advance(&held);
+        usleep(5000);
+    }
+    const bool over = gf_load_acquire(&call.over);
+    gf_hold_count(&after);
+    gf_hold_end(&held);
+    pthread_join(call.thread, NULL);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+    if (after.ended != before.ended)
+        return false;
+    assert_false(over);
+    return true;
+}
+
+static void a_call_waits_for_the_copy(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 10 && !waits_for_the_copy(); i++)
+        continue;
+    assert_true(gf_hold_is_shared(NON_BLOCKING, CONTEXT));
+    assert_false(gf_hold_is_shared(NON_BLOCKING, ELSEWHERE));
+    assert_false(gf_hold_is_shared(BLOCKING, CONTEXT));
+}
+
+static void a_copy_without_progress_is_ended(void **state)
+{
+    (void)state;
+    struct gf_hold_count before, after;
+    struct gf_hold held;
+
+    gf_hold_count(&before);
+    hold(NON_BLOCKING, &held);
+    struct call call;
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    pthread_join(call.thread, NULL);
+    assert_true(call.ns >= GF_TUNE_HOLD_NS);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+    gf_hold_count(&after);
+    assert_int_equal(after.ended - before.ended, 1);
+    struct gf_hold next; /* may use the same entry */
+    hold(BLOCKING, &next);
+    gf_hold_end(&held); /* ends nothing */
+    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    gf_hold_end(&next);
+}
+
+/* Each row: a held stream, and a stream of a call, which is ordered with it or not. */
+static void streams_that_are_ordered(void **state)
+{
+    (void)state;
+    static const struct {
+        CUstream held, stream;
+        CUcontext context;
+        bool waits;
+    } rows[] = {
+        {NON_BLOCKING, NON_BLOCKING, ELSEWHERE, true},
+        {NON_BLOCKING, BLOCKING, CONTEXT, false},
+        {NON_BLOCKING, CU_STREAM_LEGACY, CONTEXT, false},
+        {BLOCKING, CU_STREAM_LEGACY, CONTEXT, true},
+        {BLOCKING, CU_STREAM_LEGACY, ELSEWHERE, false},
+        {BLOCKING, CU_STREAM_PER_THREAD, CONTEXT, false},
+        {CU_STREAM_LEGACY, CU_STREAM_LEGACY, CONTEXT, true},
+        {CU_STREAM_LEGACY, CU_STREAM_LEGACY, ELSEWHERE, false},
+        {CU_STREAM_LEGACY, BLOCKING, CONTEXT, true},
+        {CU_STREAM_LEGACY, NON_BLOCKING, CONTEXT, false},
+        {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CONTEXT, true},
+        {CU_STREAM_PER_THREAD, CU_STREAM_LEGACY, CONTEXT, true},
+        {CU_STREAM_PER_THREAD, CU_STREAM_PER_THREAD, CONTEXT, false},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct gf_hold held;
+        hold(rows[i].held, &held);
+        const bool waited = !goes_on(rows[i].stream, rows[i].context);
+        if (waited != rows[i].waits)
+            fail_msg("row %zu: the call %s", i, waited ? "waited" : "went on");
+        gf_hold_end(&held);
+    }
+}
+
+static void calls_that_never_wait(void **state)
+{
+    (void)state;
+    struct gf_hold held;
+
+    hold(NON_BLOCKING, &held);
+    gf_hold_await(NON_BLOCKING); /* the copying thread itself */
+    captured = true;
+    assert_true(goes_on(NON_BLOCKING, CONTEXT));
+    captured = false;
+    is_driver = true;
+    assert_true(goes_on(NON_BLOCKING, CONTEXT));
+    is_driver = false;
+    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    gf_hold_end(&held);
+}
+
+static bool holds_beside(CUstream stream, uintptr_t call)
+{
+    struct gf_hold held;
+
+    gf_store_relaxed(&table.submitters[OTHER].stream, call);
+    const bool ret = gf_hold_begin(stream, CONTEXT, &held);
+    assert_int_equal(gf_load_relaxed(&table.holds), ret);
+    gf_hold_end(&held);
+    gf_store_relaxed(&table.submitters[OTHER].stream, 0);
+    return ret;
+}
+
+/* A thread that is inside a call may already have looked for holds. */
+static void a_copy_beside_a_call_holds_nothing(void **state)
+{
+    (void)state;
+    const uintptr_t legacy = (uintptr_t)CU_STREAM_LEGACY;
+    const uintptr_t own = (uintptr_t)NON_BLOCKING | GF_SUBMIT_NON_BLOCKING;
+
+    assert_false(holds_beside(NON_BLOCKING, (uintptr_t)NON_BLOCKING));
+    assert_false(holds_beside(NON_BLOCKING, own));
+    assert_true(holds_beside(NON_BLOCKING, (uintptr_t)BLOCKING));
+    assert_true(holds_beside(NON_BLOCKING, legacy));
+    assert_true(holds_beside(CU_STREAM_LEGACY, own));
+    assert_false(holds_beside(CU_STREAM_LEGACY, legacy));
+    assert_false(holds_beside(CU_STREAM_LEGACY, (uintptr_t)BLOCKING));
+    assert_false(holds_beside(BLOCKING, legacy));
+    gf_store_relaxed(&table.submitters[OTHER].context, (uintptr_t)ELSEWHERE);
+    assert_true(holds_beside(CU_STREAM_LEGACY, legacy));
+    gf_store_relaxed(&table.submitters[OTHER].context, (uintptr_t)CONTEXT);
+    assert_false(holds_beside(CU_STREAM_LEGACY, legacy));
+    gf_store_relaxed(&table.submitters[OTHER].context, 0);
+    gf_store_relaxed(&table.submitters[GF_SUBMITTERS_OWN].stream, GF_SUBMIT_SOME);
+    assert_false(holds_beside(NON_BLOCKING, 0));
+    gf_store_relaxed(&table.submitters[GF_SUBMITTERS_OWN].stream, 0);
+    own_index = GF_SUBMITTERS; /* a thread without a record of its own */
+    assert_false(holds_beside(NON_BLOCKING, 0));
+    own_index = OWN;
+}
+
+static void members_of_a_batch(void **state)
+{
+    (void)state;
+    struct gf_hold member;
+
+    assert_true(gf_hold_begin_batch(NON_BLOCKING, CONTEXT));
+    assert_true(gf_hold_is_batch(NON_BLOCKING, CONTEXT));
+    assert_true(gf_hold_begin(NON_BLOCKING, CONTEXT, &member));
+    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    gf_hold_end(&member);
+    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    gf_hold_end_batch();
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
+/* More copies than entries hold no further stream. */
+static void too_many(void **state)
+{
+    (void)state;
+    struct gf_hold held[64];
+    unsigned count = 0;
+
+    while (count < 64 && gf_hold_begin((CUstream)(uintptr_t)(0x4000 + count * 64), CONTEXT,
+                                       &held[count]))
+        count++;
+    assert_in_range(count, 8, 63);
+    while (count)
+        gf_hold_end(&held[--count]);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_waits_for_the_copy),
+        cmocka_unit_test(a_copy_without_progress_is_ended),
+        cmocka_unit_test(streams_that_are_ordered),
+        cmocka_unit_test(calls_that_never_wait),
+        cmocka_unit_test(a_copy_beside_a_call_holds_nothing),
+        cmocka_unit_test(members_of_a_batch),
+        cmocka_unit_test(too_many),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
