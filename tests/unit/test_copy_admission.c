@@ -123,6 +123,12 @@ static CUresult query_event(CUevent event)
                                                                 : CUDA_ERROR_NOT_READY;
 }
 
+static CUresult query_stream(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
 static CUresult await_event(CUevent event)
 {
     (void)event;
@@ -376,6 +382,7 @@ int main(void)
                                         .cuEventCreate = create_event,
                                         .cuEventRecord = record_event,
                                         .cuEventQuery = query_event,
+                                        .cuStreamQuery = query_stream,
                                         .cuEventSynchronize = await_event,
                                         .cuStreamSynchronize = await_stream,
                                         .cuStreamCreateWithPriority = create_stream,

@@ -262,6 +262,7 @@ int main(void)
                                         NEVER(cuEventCreate),
                                         NEVER(cuEventRecord),
                                         NEVER(cuEventQuery),
+                                        NEVER(cuStreamQuery),
                                         NEVER(cuEventSynchronize),
                                         NEVER(cuStreamSynchronize),
                                         NEVER(cuStreamCreateWithPriority),

@@ -283,8 +283,8 @@ static void too_many(void **state)
     struct gf_hold held[64];
     unsigned count = 0;
 
-    while (count < 64 && gf_hold_begin((CUstream)(uintptr_t)(0x4000 + count * 64), CONTEXT,
-                                       &held[count]))
+    while (count < 64 &&
+           gf_hold_begin((CUstream)(uintptr_t)(0x4000 + count * 64), CONTEXT, &held[count]))
         count++;
     assert_in_range(count, 8, 63);
     while (count)
