@@ -8,9 +8,9 @@
  * helper has begun.
  *
  * Helpers are named "gpufeed-copy". They block every signal, run on the node's CPUs, make no CUDA
- * call, and sleep while no job is open. Their scheduling policy is SCHED_OTHER, or that of
- * a job that runs SCHED_BATCH or SCHED_IDLE, unless GPUFEED_HELPER_PRIORITY requests another one. They never end and are never joined. No thread
- * holds a lock of the pool while it does a piece.
+ * call, and sleep while no job is open. Their scheduling policy is SCHED_OTHER, or that of a job
+ * that runs SCHED_BATCH or SCHED_IDLE, unless GPUFEED_HELPER_PRIORITY requests another one. They
+ * never end and are never joined. No thread holds a lock of the pool while it does a piece.
  */
 #ifndef GF_ENGINE_TRANSFER_POOL_POOL_H
 #define GF_ENGINE_TRANSFER_POOL_POOL_H
