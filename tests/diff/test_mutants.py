@@ -123,16 +123,17 @@ def filereads(what):
     return notices
 
 
-def serial(*streams, turns=150, **environment):
+def serial(*streams, threads=4, turns=150, **environment):
     """Threads that share a stream: work gets between the DMAs of a copy only by chance."""
     def notices(run, mutant):
-        return any(outcome(run, mutant, APPS / "serial", seed, kind, 4, turns, GPUFEED_STAGE_MIN=65536,
+        return any(outcome(run, mutant, APPS / "serial", seed, kind, threads, turns, GPUFEED_STAGE_MIN=65536,
                            GPUFEED_STAGE_THREADS=4, KIT_ALARM=60, **environment) != (0, "done\n")
                    for seed in ((3,) if mutant == "none" else (3, 4, 9, 13)) for kind in streams)
     return notices
 
 
 SLOW_TRANSFERS = "cuMemcpyHtoDAsync_v2:1500,cuMemcpyDtoHAsync_v2:1500,cuMemsetD32Async:500"
+SLOW_SUBMISSIONS = "cuMemcpyHtoDAsync_v2:1500,cuMemcpyDtoHAsync_v2:1500,cuMemsetD32Async:15000,cuMemcpyDtoDAsync_v2:15000"
 shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
 
 
@@ -143,7 +144,7 @@ MUTANTS = {
     "sends_unread": random_program,
     "returns_unplaced": random_program,
     "takes_unarrived": random_program,
-    "sends_many": program("rules", "one-operation"),
+    "sends_many": program("rules", "one-operation", GPUFEED_ASYNC="queue"),
     "loses_the_stream": random_program,
     "swaps_chunks": random_program,
     "reuses_slots_early": random_program,
@@ -189,8 +190,8 @@ MUTANTS = {
     "reads_any_descriptor": filereads("unshared"),
     "gets_between": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
     "cuts_beside_others": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
-    "looks_before_it_holds": serial("own", "legacy"),
-    "looks_once": serial("legacy", "thread", SIM_DMA="late", SIM_LATE_MS=5),
+    "looks_before_it_holds": serial("own", threads=2, SIM_DELAY=SLOW_SUBMISSIONS),
+    "looks_once": serial("legacy", "thread", SIM_DMA="late", SIM_LATE_MS=20),
     "splits_batches": serial("own"),
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),

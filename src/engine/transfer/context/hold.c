@@ -76,6 +76,8 @@ static unsigned mark_of(CUstream stream, CUcontext context)
 bool gf_hold_is_shared(CUstream stream, CUcontext context)
 {
     const unsigned i = mark_of(stream, context);
+    if (GF_MUTATED(looks_before_it_holds) || GF_MUTATED(looks_once))
+        return false; /* so that more copies are cut, and the mutation shows */
     return gf_load_relaxed(&marks[i].stream) == (uintptr_t)stream &&
            gf_load_relaxed(&marks[i].context) == (uintptr_t)context &&
            gf_now_ns() < gf_load_relaxed(&marks[i].until_ns);
@@ -245,7 +247,8 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
     const bool early =
         GF_MUTATED(looks_before_it_holds) && !others_are_inside(stream, context, blocking);
-    GF_MUTATION_SLEEP(looks_before_it_holds);
+    if (early)
+        GF_MUTATION_SLEEP(looks_before_it_holds);
     gf_store_release(&entry->ticket, ret->ticket);
     gf_add_seq_cst(&records()->holds, 1);
     if (early || GF_MUTATED(cuts_beside_others) || !others_are_inside(stream, context, blocking))

@@ -33,6 +33,7 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
     enum gf_bypass reason =
         gf_pipeline_await_stream(request, polls ? GF_TUNE_IDLE_NS : 0, &idle, ret);
 
+    GF_MUTATION_SLEEP(looks_once);
     *ret_order = idle || (waits && GF_MUTATED(reads_early)) ? gf_order_whole : gf_order_queued;
     if (reason != gf_bypass_none || *ret_order == gf_order_queued || shared ||
         !gf_hold_begin(request->call->stream, request->context->handle, request->hold))
