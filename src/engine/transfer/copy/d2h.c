@@ -109,14 +109,17 @@ static void touch_destination(const struct gf_copy_call *call)
         gf_populate_pages((void *)(uintptr_t)call->dst, call->bytes, true);
 }
 
-/* Acquires slots: one for the whole copy if other threads use the stream. */
+/*
+ * Acquires slots: one for the whole copy if other threads use the stream. The copy's DMA then takes
+ * its place among their work now, and holds the slot until then.
+ */
 static enum gf_bypass d2h_open(const struct gf_stage_request *request, enum gf_order order,
                                struct gf_stage_result *ret, struct gf_pipeline *ret_pipeline)
 {
     struct gf_stage_request single = *request;
 
     single.whole = true;
-    ret->unrated = order == gf_order_whole && gf_pipeline_open_chunks(ret_pipeline, &single, true);
+    ret->unrated = order != gf_order_cut && gf_pipeline_open_chunks(ret_pipeline, &single, true);
     if (ret->unrated)
         return gf_bypass_none;
     const enum gf_bypass reason =

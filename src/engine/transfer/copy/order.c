@@ -5,8 +5,8 @@
 #include "engine/transfer/setup/mutation.h"
 
 /*
- * Other threads were inside submissions since the copy began to wait for its stream. Sets *ret_order
- * to gf_order_queued if one of them was to this stream, and its work has not ended.
+ * Other threads were inside submissions since the copy began to wait for its stream. If one of them
+ * was to this stream, and its work has not ended, the copy is not cut.
  */
 static enum gf_bypass look_again(const struct gf_stage_request *request, bool waits,
                                  struct gf_stage_result *ret, enum gf_order *ret_order)
@@ -18,7 +18,7 @@ static enum gf_bypass look_again(const struct gf_stage_request *request, bool wa
     if (reason == gf_bypass_none && idle)
         return reason;
     gf_hold_end(request->hold);
-    *ret_order = gf_order_queued;
+    *ret_order = waits ? gf_order_whole : gf_order_queued;
     if (reason == gf_bypass_none && waits)
         gf_hold_note_shared(request->call->stream, request->context->handle);
     return reason;
@@ -28,10 +28,11 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
                                    struct gf_stage_result *ret, enum gf_order *ret_order)
 {
     const uint64_t ended = gf_hold_ended();
-    const bool polls = !waits || shared || GF_MUTATED(reads_early);
+    const uint64_t limit_ns = !waits || GF_MUTATED(reads_early) ? GF_TUNE_IDLE_NS
+                              : shared                          ? GF_TUNE_SHARED_WAIT_NS
+                                                                : 0;
     bool idle = true;
-    enum gf_bypass reason =
-        gf_pipeline_await_stream(request, polls ? GF_TUNE_IDLE_NS : 0, &idle, ret);
+    enum gf_bypass reason = gf_pipeline_await_stream(request, limit_ns, &idle, ret);
 
     GF_MUTATION_SLEEP(looks_once);
     *ret_order = idle || (waits && GF_MUTATED(reads_early)) ? gf_order_whole : gf_order_queued;

@@ -12,16 +12,19 @@
 enum gf_order {
     /* The stream is idle, and the copy holds it: the copy may be cut into several DMAs. */
     gf_order_cut,
-    /* The stream is idle, but other threads may use it now: the copy must be a single DMA. */
+    /*
+     * The stream has done all work that it had when the copy began, but other threads use it now: the
+     * copy must be a single DMA.
+     */
     gf_order_whole,
-    /* The stream has unfinished work. */
+    /* The stream has unfinished work from before the copy. */
     gf_order_queued,
 };
 
 /*
  * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work. Then this
- * function waits for it, too, and the result is gf_order_queued only if other threads keep the
- * stream busy. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the ring. Returns
+ * function waits for it, too, but only for GF_TUNE_SHARED_WAIT_NS if other threads use the stream,
+ * and the result may then be gf_order_queued. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the ring. Returns
  * the same as gf_pipeline_await_stream. If the copy holds the stream already, the result is
  * gf_order_cut at once.
  */

@@ -287,6 +287,11 @@
 #define GF_TUNE_HOLD_NS UINT64_C(50000000)
 #define GF_TUNE_HOLD_MOST_NS UINT64_C(1000000000)
 #define GF_TUNE_SHARED_NS (UINT64_C(10) * 1000000000)
+/*
+ * On such a stream, a copy waits for so long for the earlier work, which may be another thread's
+ * copy. If the work takes longer, a copy to the device goes to the driver.
+ */
+#define GF_TUNE_SHARED_WAIT_NS 200000
 
 /*
  * A copy waits at most GF_TUNE_RING_PATIENCE_NS for each of its MiB until other copies release
