@@ -83,7 +83,7 @@ def native(run, expected, *arguments, **environment):
 # The number of lines if this call fails: one for copies, and one for large pinned memory. If a call that is not
 # listed fails, the driver makes that copy, and no line is printed.
 TURNED_OFF = {"cuStreamCreateWithPriority": 1, "cuEventCreate": 1, "cuEventQuery": 1, "cuEventRecord": 1, "cuEventSynchronize": 1,
-              REGISTER: 2}
+              "cuStreamQuery": 1, REGISTER: 2}
 
 
 def lines_about(done):

@@ -274,7 +274,7 @@ OURS = ["cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuD
         "cuDevicePrimaryCtxGetState", "cuEventCreate", "cuEventRecord", "cuEventQuery",
         "cuEventSynchronize", "cuMemHostRegister_v2", "cuPointerGetAttribute",
         "cuPointerGetAttributes", "cuStreamIsCapturing", "cuStreamGetCtx_v2",
-        "cuThreadExchangeStreamCaptureMode"]
+        "cuStreamQuery", "cuThreadExchangeStreamCaptureMode"]
 # If one of these fails, the ring never exists, so the test does not wait for it.
 COLD = {"cuCtxGetCurrent", "cuCtxGetId", "cuCtxGetDevice", "cuCtxGetFlags", "cuMemHostRegister_v2",
         "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamIsCapturing",
@@ -299,7 +299,7 @@ def test_a_capture_that_begins_meanwhile_turns_nothing_off(run):
     """Another thread begins a capture after the library has queried the legacy stream. Then calls of the library and
     of the driver fail."""
     to, back, said = compare(run, "beginning", program=CONTEXTS, native=("end 0\n2 checked, 0 wrong\n", 0),
-                             SIM_FAULT="cuEventRecord:1:906,cuEventRecord:4:906")
+                             SIM_FAULT="cuStreamQuery:1:906,cuEventRecord:1:906", GPUFEED_GPU_TIME=0)
     # one failure before a copy's first transfer, and one after it
     assert to.capture + back.capture == 1 and to.failed + back.failed == 1, said
     assert to.rest + back.rest == 0, said
