@@ -28,31 +28,31 @@ struct gf_range {
     size_t size;
 };
 
-/* Values of jemalloc's statistics. A value is 0 if jemalloc was built without statistics. */
+/* Values of jemalloc's statistics, with those of the big-block store. A value is 0 if jemalloc was built without statistics. */
 struct gf_heap_stats {
     uint64_t mapped, active, allocated;
-    uint64_t dirty, lazily_freed; /* bytes of free pages that were not purged */
+    /* Bytes of free pages that were not purged; kept mappings count as dirty. */
+    uint64_t dirty, lazily_freed;
     /* Bytes of blocks in the caches of threads; part of `allocated`. */
     uint64_t cached;
     unsigned arenas;
 };
 
-/* How the heap handles freed pages: src/preload/heap/pages/retain.h. */
+/* What the heap keeps of freed memory: src/preload/heap/pages/budget.h. */
 struct gf_heap_retained {
-    /* False if a user's MALLOC_CONF sets the decay; then only jemalloc handles freed pages. */
+    /*
+     * False if a user's MALLOC_CONF sets the decay; then jemalloc alone decides about its free pages,
+     * unless memory is short.
+     */
     bool managed;
     /*
-     * Bytes of free pages that are not purged. An upper bound, because it includes pages that were
-     * never touched.
+     * Bytes of free pages and of kept mappings. An upper bound of the resident bytes, because it
+     * includes pages that were never touched.
      */
     uint64_t max_bytes;
-    uint64_t unused_bytes;  /* the part of max_bytes that stayed free for at least 10 s */
-    uint64_t unused_purged; /* bytes purged because they stayed free */
-    /* Bytes freed since the last lazy free; an upper bound of the dirty bytes. */
-    uint64_t freed;
-    uint64_t dirty_limit; /* maximum of dirty bytes that the heap keeps */
-    uint64_t headroom;    /* the headroom at the heap's last reading */
-    uint64_t readings, lazy_frees, purges;
+    uint64_t start, limit;  /* the start budget, and what the heap may keep now */
+    uint64_t excess_purged; /* bytes returned because they exceeded the limit */
+    uint64_t purges;        /* calls of gf_heap_ops.purge */
     /* Sums since the process started, whatever the reason. */
     uint64_t lazily_freed_bytes, purged_bytes;
 };
@@ -144,21 +144,14 @@ struct gf_heap_ops {
     void (*first_touch)(struct gf_heap_first_touch *ret);
     void (*retained)(struct gf_heap_retained *ret); /* fast: only reads some variables */
     /*
-     * The caller promises to check the headroom and to free pages in time, until the process ends
-     * or forks. In return the heap keeps more dirty pages. After each call of this function, the
-     * heap calls `wake` once, from within a free, as soon as it has many dirty pages.
+     * The caller promises to watch the headroom, and to call purge_unused from time to time, until
+     * the process ends or forks. In return the heap keeps more. Once after each call of this
+     * function, the heap calls `wake`, from within malloc or free, as soon as it keeps 32 MiB.
      */
     void (*watch_retained)(void (*wake)(void));
-    /* Tells the heap the headroom, in bytes. A watched heap does not read it itself. */
-    void (*tell_headroom)(uint64_t bytes);
-    /*
-     * free_lazily frees all dirty pages by MADV_FREE. purge frees all free pages by MADV_DONTNEED.
-     * Both return false if they did nothing, because another thread is in such a call or because a
-     * user's MALLOC_CONF sets the decay.
-     */
-    bool (*free_lazily)(void);
+    /* Returns all free memory to the kernel. Returns false if there was none. */
     bool (*purge)(void);
-    /* Purges pages that were not reused for 10 to 20 seconds, if the next round is due. */
+    /* Returns the memory that exceeds the limit now, although the program makes no call. */
     void (*purge_unused)(void);
 };
 

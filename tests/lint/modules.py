@@ -33,7 +33,7 @@ GRAPH = {
     "preload/heap/jemalloc": "base",
     "preload/heap/timing": "base",
     "preload/heap/pages": "base config abi os preload/heap/jemalloc preload/heap/timing",
-    "preload/heap/callouts": "base base/loader os preload/heap/jemalloc preload/heap/timing preload/heap/pages",
+    "preload/heap/callouts": "base base/loader config abi os preload/heap/jemalloc preload/heap/timing preload/heap/pages",
     "preload/heap": f"base base/loader config abi {HEAP}",
     "preload/trace/unwind": "base base/loader os",
     "preload/trace/python": "base config base/loader base/pystack abi os preload/trace/unwind",

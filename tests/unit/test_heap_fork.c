@@ -9,9 +9,9 @@
 
 #include "preload/heap/arenas.h"
 #include "preload/heap/callouts/fork_gate.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/retain.h"
 
 #include <gnu/libc-version.h>
 #include <string.h>
@@ -30,7 +30,7 @@ void gf_arenas_in_child(void)
 
 static bool may_lock; /* in a child */
 
-void gf_retain_in_child(bool heap_is_free)
+void gf_reclaim_in_child(bool heap_is_free)
 {
     may_lock = heap_is_free;
 }

@@ -11,106 +11,74 @@ static struct gf_reclaim_reading calm(uint64_t ms)
 {
     return (struct gf_reclaim_reading){
         .now_ns = ms * MS,
-        .retained = 300 * MIB,
-        .dirty = 256 * MIB,
+        .kept = 300 * MIB,
         .headroom = {.bytes = 8192 * MIB},
         .pressure = {.stalled_us = 7, .limited = 3, .killed = 0},
     };
 }
 
-static enum gf_reclaim_step second_step(struct gf_reclaim_reading second)
+static bool second_purges(struct gf_reclaim_reading second)
 {
-    struct gf_reclaim squeeze = {0};
+    struct gf_reclaim reclaim = {0};
     const struct gf_reclaim_reading first = calm(1000);
-    assert_int_equal(gf_reclaim_feed(&squeeze, &first), gf_reclaim_nothing);
-    return gf_reclaim_feed(&squeeze, &second);
+    assert_false(gf_reclaim_feed(&reclaim, &first));
+    return gf_reclaim_feed(&reclaim, &second);
 }
 
-static void leaves_a_busy_program_alone(void **state)
+static void leaves_a_program_alone(void **state)
 {
     (void)state;
-    struct gf_reclaim squeeze = {0};
+    struct gf_reclaim reclaim = {0};
     for (uint64_t ms = 1000; ms < 20000; ms += 100) {
         const struct gf_reclaim_reading now = calm(ms);
-        assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
+        assert_false(gf_reclaim_feed(&reclaim, &now));
     }
-    assert_int_equal(gf_reclaim_wait(&squeeze), 100 * MS);
-}
-
-static void frees_idle_pages_lazily(void **state)
-{
-    (void)state;
-    struct gf_reclaim squeeze = {0};
-    struct gf_reclaim_reading now = calm(1000);
-    gf_reclaim_feed(&squeeze, &now);
-    for (uint64_t ms = 1100; ms < 2000; ms += 100) {
-        now = calm(ms);
-        now.idle = true;
-        assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
-    }
-    now.now_ns = 2000 * MS;
-    assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_free_lazily);
-    assert_int_equal(gf_reclaim_wait(&squeeze), 500 * MS);
-    now.dirty = 0;
-    now.now_ns = 2500 * MS;
-    assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
-    now.retained = 0;
-    gf_reclaim_feed(&squeeze, &now);
-    assert_true(gf_reclaim_wait(&squeeze) == UINT64_MAX);
-}
-
-static void frees_lazily_when_headroom_shrinks(void **state)
-{
-    (void)state;
-    struct gf_reclaim_reading now = calm(1100);
-    now.headroom.bytes = 513 * MIB;
-    assert_int_equal(second_step(now), gf_reclaim_nothing);
-    now.headroom.bytes = 511 * MIB;
-    assert_int_equal(second_step(now), gf_reclaim_free_lazily);
 }
 
 /* In a group that reads files, the page cache repeatedly reaches the group's limit. */
-static void frees_lazily_at_the_limit_with_headroom(void **state)
+static void purges_at_the_limit_without_headroom(void **state)
 {
     (void)state;
     struct gf_reclaim_reading now = calm(1100);
     now.pressure.limited += 5;
-    assert_int_equal(second_step(now), gf_reclaim_free_lazily);
+    assert_false(second_purges(now));
     now.headroom.bytes = 200 * MIB;
-    assert_int_equal(second_step(now), gf_reclaim_purge);
+    assert_true(second_purges(now));
 }
 
 static void purges_under_pressure(void **state)
 {
     (void)state;
     struct gf_reclaim_reading now = calm(1100);
-    now.pressure.stalled_us += 9000; /* of 100000 */
-    assert_int_equal(second_step(now), gf_reclaim_nothing);
-    now.pressure.stalled_us += 2000;
-    assert_int_equal(second_step(now), gf_reclaim_free_lazily);
     now.headroom.bytes = 299 * MIB;
-    assert_int_equal(second_step(now), gf_reclaim_purge);
+    now.pressure.stalled_us += 9000; /* of 100000 */
+    assert_false(second_purges(now));
+    now.pressure.stalled_us += 2000;
+    assert_true(second_purges(now));
+    now.headroom.bytes = 301 * MIB;
+    assert_false(second_purges(now));
 
     now = calm(1100);
     now.pressure.killed = 1;
-    assert_int_equal(second_step(now), gf_reclaim_purge);
+    assert_true(second_purges(now));
 
     now = calm(1100);
-    now.headroom.bytes = 37 * MIB; /* less than an eighth of the retained memory */
-    assert_int_equal(second_step(now), gf_reclaim_purge);
-    now.retained = now.dirty = 31 * MIB; /* too little to purge */
-    assert_int_equal(second_step(now), gf_reclaim_free_lazily);
+    now.headroom.bytes = 149 * MIB; /* less than half of the kept memory */
+    assert_true(second_purges(now));
+    now.kept = 31 * MIB; /* too little to purge */
+    now.headroom.bytes = MIB;
+    assert_false(second_purges(now));
 }
 
 static void purges_once_a_second_at_most(void **state)
 {
     (void)state;
-    struct gf_reclaim squeeze = {0};
+    struct gf_reclaim reclaim = {0};
     unsigned given = 0;
     for (uint64_t ms = 1000; ms < 5000; ms += 100) {
         struct gf_reclaim_reading now = calm(ms);
         now.headroom.bytes = 0;
-        given += gf_reclaim_feed(&squeeze, &now) == gf_reclaim_purge;
+        given += gf_reclaim_feed(&reclaim, &now);
     }
     assert_int_equal(given, 4);
 }
@@ -118,7 +86,7 @@ static void purges_once_a_second_at_most(void **state)
 static void decides_without_unknown_counters(void **state)
 {
     (void)state;
-    struct gf_reclaim squeeze = {0};
+    struct gf_reclaim reclaim = {0};
     for (uint64_t ms = 1000; ms < 2000; ms += 100) {
         struct gf_reclaim_reading now = calm(ms);
         now.headroom.bytes = GF_HEADROOM_UNKNOWN;
@@ -126,42 +94,37 @@ static void decides_without_unknown_counters(void **state)
                                             GF_PRESSURE_UNKNOWN, NULL, NULL};
         if (ms == 1500) /* a statistics file that appears later must not count as pressure */
             now.pressure = (struct gf_pressure){UINT64_MAX / 2, 99, 99, "", ""};
-        assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
+        assert_false(gf_reclaim_feed(&reclaim, &now));
     }
 }
 
 /*
- * While the program retained little memory, readings did not count. They still do not count when it
- * retains memory again.
+ * While the program kept little memory, readings did not count. They still do not count when it
+ * keeps memory again.
  */
-static void rests_while_little_is_retained(void **state)
+static void rests_while_little_is_kept(void **state)
 {
     (void)state;
-    struct gf_reclaim squeeze = {0};
+    struct gf_reclaim reclaim = {0};
     struct gf_reclaim_reading now = calm(1000);
-    gf_reclaim_feed(&squeeze, &now);
-    assert_int_equal(gf_reclaim_wait(&squeeze), 100 * MS);
-    gf_reclaim_rest(&squeeze);
-    assert_true(gf_reclaim_wait(&squeeze) == UINT64_MAX);
+    gf_reclaim_feed(&reclaim, &now);
+    gf_reclaim_rest(&reclaim);
     now = calm(9000);
-    now.idle = true;
+    now.headroom.bytes = 200 * MIB;
     now.pressure.stalled_us += 8000000;
     now.pressure.limited += 5;
-    assert_int_equal(gf_reclaim_feed(&squeeze, &now), gf_reclaim_nothing);
-    assert_int_equal(gf_reclaim_wait(&squeeze), 100 * MS);
+    assert_false(gf_reclaim_feed(&reclaim, &now));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leaves_a_busy_program_alone),
-        cmocka_unit_test(frees_idle_pages_lazily),
-        cmocka_unit_test(frees_lazily_when_headroom_shrinks),
-        cmocka_unit_test(frees_lazily_at_the_limit_with_headroom),
+        cmocka_unit_test(leaves_a_program_alone),
+        cmocka_unit_test(purges_at_the_limit_without_headroom),
         cmocka_unit_test(purges_under_pressure),
         cmocka_unit_test(purges_once_a_second_at_most),
         cmocka_unit_test(decides_without_unknown_counters),
-        cmocka_unit_test(rests_while_little_is_retained),
+        cmocka_unit_test(rests_while_little_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,16 +7,16 @@
 #include "engine/transfer/api/transfer_ops.h"
 
 /*
- * The time between two readings of the heap's counters while the heap retains many dirty pages. In
- * this time, another process can allocate about 200 MiB.
+ * The time between two checks while the heap keeps more than the start budget. In this time, another
+ * process can allocate about 200 MiB.
  */
 #define BUSY_NS UINT64_C(100000000)
-/* The longest time between two readings of headroom and pressure while the heap is not resting. */
-#define IDLE_NS UINT64_C(1000000000)
+/* The same while it keeps less, but not little. */
+#define IDLE_NS UINT64_C(500000000)
 /*
- * The time between two checks while the heap retains little. Usually the heap wakes the thread
- * before this time has passed, when it retains more. The time limit is for a wake-up that is lost
- * because it arrives during a check.
+ * The time between two checks while the heap keeps little. Usually the heap wakes the thread before
+ * this time has passed, when it keeps more. The time limit is for a wake-up that is lost because it
+ * arrives during a check.
  */
 #define REST_NS UINT64_C(5000000000)
 
@@ -25,36 +25,12 @@ static struct {
     uint64_t next_ns;
     _Atomic bool woken; /* the heap sets it: the next call must check */
     /*
-     * True if the heap retains little. The library's thread then does not wake up for checks alone.
+     * True if the heap keeps little. The library's thread then does not wake up for checks alone.
      */
     bool resting;
-    /* Time of the next reading of headroom and pressure while there are few dirty pages. */
-    uint64_t files_ns;
-    uint64_t freed, lazily_freed_bytes; /* the heap's counters at the last reading */
-} watch;
-
-static bool read_heap(struct gf_reclaim_reading *ret)
-{
-    struct gf_heap_retained retained;
-
-    gf_process.preload->heap->retained(&retained);
-    if (!retained.managed)
-        return false;
-    ret->retained = retained.max_bytes;
-    ret->dirty = gf_min(retained.freed, retained.max_bytes);
-    ret->idle =
-        retained.freed == watch.freed && retained.lazily_freed_bytes == watch.lazily_freed_bytes;
-    return true;
-}
-
-static void remember_heap(void)
-{
-    struct gf_heap_retained retained;
-
-    gf_process.preload->heap->retained(&retained);
-    watch.freed = retained.freed;
-    watch.lazily_freed_bytes = retained.lazily_freed_bytes;
-}
+    /* Counted here, because the report may be locked at a reading. */
+    uint64_t readings, purges, min_headroom;
+} watch = {.min_headroom = UINT64_MAX};
 
 static void read_files(struct gf_reclaim_reading *ret)
 {
@@ -65,19 +41,20 @@ static void read_files(struct gf_reclaim_reading *ret)
     gf_pressure_read("", &ret->pressure);
 }
 
-static void report_reading(const struct gf_reclaim_reading *now, enum gf_reclaim_step step)
+static void report_reading(const struct gf_reclaim_reading *now, bool purged)
 {
     struct gf_report_memory *memory = &gf_process.report.memory;
 
+    watch.readings++;
+    watch.purges += purged;
+    watch.min_headroom = gf_min(watch.min_headroom, now->headroom.bytes);
     if (!gf_report_lock(0))
         return;
-    memory->readings++;
-    memory->lazy_frees += step == gf_reclaim_free_lazily;
-    memory->purges += step == gf_reclaim_purge;
+    memory->readings = watch.readings;
+    memory->purges = watch.purges;
+    memory->min_headroom = watch.min_headroom;
     memory->headroom = now->headroom;
     memory->pressure = now->pressure;
-    memory->min_headroom =
-        gf_min(memory->readings == 1 ? UINT64_MAX : memory->min_headroom, now->headroom.bytes);
     gf_report_unlock();
 }
 
@@ -89,42 +66,32 @@ static void wake_up(void)
 }
 
 /*
- * Checks the retained memory. Returns when the next check is due. The heap may wake the thread
- * earlier.
+ * Checks the memory that the heap keeps. Returns when the next check is due. The heap may wake the
+ * thread earlier.
  */
-static uint64_t check_retained(uint64_t now_ns)
+static uint64_t check_kept(uint64_t now_ns)
 {
     const struct gf_heap_ops *heap = gf_process.preload->heap;
     struct gf_reclaim_reading now = {.now_ns = now_ns};
+    struct gf_heap_retained retained;
 
-    if (!read_heap(&now))
-        return UINT64_MAX;
-    if (now.dirty < GF_RECLAIM_LITTLE) {
-        heap->watch_retained(wake_up);
-        read_heap(&now);
-    }
-    watch.resting = now.retained < GF_RECLAIM_LITTLE;
+    heap->purge_unused();
+    heap->watch_retained(wake_up); /* asks for the next wake-up before reading what is kept */
+    heap->retained(&retained);
+    watch.resting = retained.max_bytes < GF_RECLAIM_LITTLE;
     if (watch.resting) {
         gf_reclaim_rest(&watch.reclaim);
         return now_ns + REST_NS;
     }
-    if (now.dirty < GF_RECLAIM_LITTLE && now_ns < watch.files_ns)
-        return watch.files_ns;
+    now.kept = retained.max_bytes;
     read_files(&now);
-    heap->tell_headroom(now.headroom.bytes);
-    const enum gf_reclaim_step step = gf_reclaim_feed(&watch.reclaim, &now);
-    if (step == gf_reclaim_free_lazily)
-        heap->free_lazily();
-    else if (step == gf_reclaim_purge) {
+    const bool purge = gf_reclaim_feed(&watch.reclaim, &now);
+    if (purge) {
         heap->purge();
         gf_transfer_memory_is_short();
     }
-    heap->purge_unused();
-    /* So that the changes made by this step do not count as activity of the program. */
-    remember_heap();
-    report_reading(&now, step);
-    watch.files_ns = now_ns + gf_min(gf_reclaim_wait(&watch.reclaim), IDLE_NS);
-    return now.dirty < GF_RECLAIM_LITTLE ? watch.files_ns : now_ns + BUSY_NS;
+    report_reading(&now, purge);
+    return now_ns + (retained.max_bytes > retained.start ? BUSY_NS : IDLE_NS);
 }
 
 void gf_memory_watch_start(void)
@@ -142,6 +109,6 @@ uint64_t gf_memory_watch_check(uint64_t now_ns)
     const uint64_t due_ns = watch.next_ns - (watch.resting ? BUSY_NS : 0);
 
     if ((gf_exchange_acquire(&watch.woken, false) || now_ns >= due_ns) && !gf_process_dead())
-        watch.next_ns = check_retained(now_ns);
+        watch.next_ns = check_kept(now_ns);
     return watch.resting ? watch.next_ns + BUSY_NS : watch.next_ns;
 }

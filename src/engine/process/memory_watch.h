@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Watches the memory of the cgroup and the host. If it may run short, frees lazily or purges the
- * freed pages that the heap retains. Runs on the library's thread.
+ * Watches the memory of the cgroup and the host. If it may run short, the heap returns the freed
+ * memory that it keeps. Also returns what the heap may keep no longer. Runs on the library's thread.
  */
 #ifndef GF_ENGINE_PROCESS_MEMORY_WATCH_H
 #define GF_ENGINE_PROCESS_MEMORY_WATCH_H
@@ -12,7 +12,7 @@
 void gf_memory_watch_start(void);
 
 /*
- * If a check is due, reads the counters, and frees lazily or purges if necessary. Returns the time
+ * If a check is due, reads the counters, and purges if necessary. Returns the time
  * at which the next check is due.
  */
 uint64_t gf_memory_watch_check(uint64_t now_ns);

@@ -68,7 +68,7 @@ struct gf_report_migration {
 /* Results of the memory watch (src/engine/process/memory_watch.c). */
 struct gf_report_memory {
     uint64_t readings; /* number of readings; 0 if there was nothing to watch */
-    uint64_t lazy_frees, purges;
+    uint64_t purges;
     uint64_t min_headroom;
     struct gf_headroom headroom; /* the headroom at the last reading */
     struct gf_pressure pressure;

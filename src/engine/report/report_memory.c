@@ -27,12 +27,12 @@ static void put_retained(struct gf_json *json, const struct gf_heap_ops *heap)
     gf_json_begin(json, "retained", '{');
     gf_json_bool(json, "managed", retained.managed);
     gf_json_size(json, "max_bytes", retained.max_bytes);
-    gf_json_size(json, "unused_bytes", retained.unused_bytes);
-    gf_json_size(json, "unused_purged_bytes", retained.unused_purged);
-    gf_json_size(json, "max_dirty_bytes", gf_min(retained.freed, retained.max_bytes));
-    gf_json_size(json, "dirty_limit_bytes", retained.dirty_limit);
-    gf_json_size(json, "readings", retained.readings);
-    gf_json_size(json, "lazy_frees", retained.lazy_frees);
+    gf_json_size(json, "unused_bytes", 0);
+    gf_json_size(json, "unused_purged_bytes", retained.excess_purged);
+    gf_json_size(json, "max_dirty_bytes", retained.max_bytes);
+    gf_json_size(json, "dirty_limit_bytes", retained.limit);
+    gf_json_size(json, "readings", 0);
+    gf_json_size(json, "lazy_frees", 0);
     gf_json_size(json, "purges", retained.purges);
     gf_json_size(json, "lazily_freed_bytes", retained.lazily_freed_bytes);
     gf_json_size(json, "purged_bytes", retained.purged_bytes);
@@ -70,7 +70,7 @@ static void put_watch(struct gf_json *json, const struct gf_report_memory *memor
     }
     gf_json_begin(json, "watch", '{');
     gf_json_size(json, "readings", memory->readings);
-    gf_json_size(json, "lazy_frees", memory->lazy_frees);
+    gf_json_size(json, "lazy_frees", 0);
     gf_json_size(json, "purges", memory->purges);
     gf_json_known_size(json, "headroom_bytes", memory->headroom.bytes);
     gf_json_known_size(json, "min_headroom_bytes", memory->min_headroom);

@@ -12,8 +12,8 @@
 #include "base/atomic.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/callouts/fork_gate.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/retain.h"
 #include "preload/heap/stream_list.h"
 
 #include <errno.h>
@@ -153,7 +153,7 @@ static void heap_in_child(void)
 {
     if (held != held_none)
         open_heap_in_child();
-    gf_retain_in_child(!gf_fork_gate_inside());
+    gf_reclaim_in_child(!gf_fork_gate_inside());
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

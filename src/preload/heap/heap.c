@@ -6,19 +6,19 @@
 #include "config/startup_env.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/boot.h"
+#include "preload/heap/callouts/big.h"
 #include "preload/heap/callouts/fork_gate.h"
 #include "preload/heap/callouts/jemalloc_conf.h"
 #include "preload/heap/callouts/jemalloc_profile.h"
 #include "preload/heap/callouts/monitored_call.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/info.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/mode.h"
 #include "preload/heap/pages/first_touch.h"
-#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
-#include "preload/heap/pages/retain.h"
 #include "preload/heap/passthrough.h"
 #include "preload/heap/sample.h"
 #include "preload/heap/settings.h"
@@ -78,24 +78,24 @@ static void start_jemalloc(void)
     ops.ignored_conf = gf_conf_ignored;
     ops.huge = gf_huge_read;
     ops.first_touch = gf_first_touch_read;
-    ops.retained = gf_retain_read;
-    ops.watch_retained = gf_retain_watch;
-    ops.tell_headroom = gf_retain_tell_headroom;
-    ops.free_lazily = gf_retain_free_lazily;
-    ops.purge = gf_retain_purge_now;
-    ops.purge_unused = gf_purge_unused_now;
+    ops.retained = gf_reclaim_read;
+    ops.watch_retained = gf_reclaim_watch;
+    ops.purge = gf_reclaim_purge;
+    ops.purge_unused = gf_reclaim_unused;
     /*
      * The mode is set before jemalloc starts, so that calls of malloc during the start go to
      * jemalloc, which can handle them. The boot pool could not free jemalloc's blocks.
      */
     gf_mode_set(gf_heap_mode_replace);
     gf_mappings_init();
+    gf_pool_init();
     gf_conf_begin();
     je_free(je_malloc(1));
     gf_conf_end();
     gf_monitored_call_start();
     gf_settings_align_tiny();
-    gf_retain_init(options->profile, gf_settings_decay_is_ours());
+    gf_reclaim_init(gf_settings_decay_is_ours());
+    gf_big_init(!je_opt_prof);
     gf_huge_init(options->profile);
     if (je_opt_prof)
         gf_profile_start();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/info.h"
 
+#include "preload/heap/callouts/big.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/page_counts.h"
-#include "preload/heap/pages/retain.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -27,18 +27,21 @@ static void read_usage(struct usage *ret)
     ret->resident = gf_max(read_size("stats.resident"), ret->allocated);
     ret->mapped = read_size("stats.mapped");
     ret->active = read_size("stats.active");
+    const size_t live = gf_big_live(), kept = (size_t)gf_load_relaxed(&gf_budget.pool);
+    ret->allocated += live;
+    ret->active += live;
+    ret->resident += live + kept;
+    ret->mapped += live + kept;
 }
 
 int gf_info_malloc_trim(size_t pad)
 {
     const int error = errno;
-    const uint64_t before = gf_load_relaxed(&gf_page_counts.purged);
 
     (void)pad;
     je_mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
-    gf_retain_purge();
     errno = error;
-    return gf_load_relaxed(&gf_page_counts.purged) != before;
+    return gf_reclaim_all();
 }
 
 /* Programs rely on the equation arena = uordblks + fordblks. */
@@ -130,7 +133,8 @@ void gf_info_heap(struct gf_heap_stats *ret)
         .mapped = usage.mapped,
         .active = usage.active,
         .allocated = usage.allocated,
-        .dirty = read_pages("stats.arenas." GF_ARENAS_ALL ".pdirty"),
+        .dirty = read_pages("stats.arenas." GF_ARENAS_ALL ".pdirty") +
+                 (uint64_t)gf_load_relaxed(&gf_budget.pool),
         .lazily_freed = read_pages("stats.arenas." GF_ARENAS_ALL ".pmuzzy"),
         .cached = read_size("stats.arenas." GF_ARENAS_ALL ".tcache_bytes"),
         .arenas = arenas,

@@ -9,12 +9,21 @@
 /* The following functions of jemalloc behave as those of glibc do. */
 #define jemalloc_malloc je_malloc
 #define jemalloc_calloc je_calloc
-#define jemalloc_free je_free
+#define jemalloc_free gf_jemalloc_free
+#define jemalloc_malloc_usable_size gf_jemalloc_usable_size
 #define jemalloc_malloc_trim gf_info_malloc_trim
 
 static void *jemalloc_realloc(void *block, size_t size)
 {
     return gf_jemalloc_realloc(block, size);
+}
+
+/* alignment: a power of two. */
+static void *aligned(size_t alignment, size_t size)
+{
+    void *const block = size >= GF_BIG_MIN ? gf_big_aligned(alignment, size) : NULL;
+
+    return block ? block : je_aligned_alloc(alignment, size);
 }
 
 /* glibc rounds the alignment up to a power of two. jemalloc would return NULL without errno. */
@@ -29,7 +38,7 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
     }
     while (power < alignment)
         power <<= 1;
-    return je_aligned_alloc(power, size);
+    return aligned(power, size);
 }
 
 /*
@@ -38,6 +47,13 @@ static void *jemalloc_memalign(size_t alignment, size_t size)
  */
 static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
 {
+    const bool valid = alignment >= sizeof(void *) && !(alignment & (alignment - 1));
+    void *const block = valid && size >= GF_BIG_MIN ? gf_big_aligned(alignment, size) : NULL;
+
+    if (block) {
+        *ret = block;
+        return 0;
+    }
     const int result = je_posix_memalign(ret, alignment, size);
 
     if (gf_unlikely(result == ENOMEM))
@@ -63,14 +79,17 @@ static bool takes_any_alignment(void)
 
 static void *jemalloc_aligned_alloc(size_t alignment, size_t size)
 {
-    if (gf_unlikely(!alignment || alignment & (alignment - 1)) && takes_any_alignment())
-        return jemalloc_memalign(alignment, size);
-    return je_aligned_alloc(alignment, size);
+    const bool valid = alignment && !(alignment & (alignment - 1));
+
+    if (gf_unlikely(!valid))
+        return takes_any_alignment() ? jemalloc_memalign(alignment, size)
+                                     : je_aligned_alloc(alignment, size);
+    return aligned(alignment, size);
 }
 
 static void *jemalloc_valloc(size_t size)
 {
-    return je_aligned_alloc(getauxval(AT_PAGESZ), size);
+    return aligned(getauxval(AT_PAGESZ), size);
 }
 
 static void *jemalloc_pvalloc(size_t size)
@@ -82,12 +101,7 @@ static void *jemalloc_pvalloc(size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return je_aligned_alloc(page, rounded & ~(page - 1));
-}
-
-static size_t jemalloc_malloc_usable_size(void *block)
-{
-    return je_malloc_usable_size(block);
+    return aligned(page, rounded & ~(page - 1));
 }
 
 const struct gf_family gf_family_jemalloc = {

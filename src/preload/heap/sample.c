@@ -52,12 +52,12 @@ static void sampled_free(void *block)
     if (!block)
         return;
     if (!je_tsd_tls.tcache_enabled) {
-        je_free(block);
+        gf_jemalloc_free(block);
         return;
     }
-    const size_t size = je_malloc_usable_size(block);
+    const size_t size = gf_jemalloc_usable_size(block);
     const uint64_t start = gf_now_ns();
-    je_free(block);
+    gf_jemalloc_free(block);
     sample_done(gf_slowpath_free, size, start);
 }
 

@@ -89,7 +89,7 @@ GF_EXPORT void *realloc(void *block, size_t size)
 GF_EXPORT void free(void *block)
 {
     if (jemalloc_serves())
-        je_free(block);
+        gf_jemalloc_free(block);
     else if (passes_through())
         gf_family_passthrough.free(block);
     else
@@ -99,7 +99,7 @@ GF_EXPORT void free(void *block)
 /* Written by hand for speed: Redis calls this for each block that it allocates or frees. */
 GF_EXPORT size_t malloc_usable_size(void *block)
 {
-    return jemalloc_serves()  ? je_malloc_usable_size(block)
+    return jemalloc_serves()  ? gf_jemalloc_usable_size(block)
            : passes_through() ? gf_family_passthrough.malloc_usable_size(block)
                               : malloc_usable_size_otherwise(block);
 }

@@ -2,20 +2,19 @@
 /*
  * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 for the sets of free extents. Each arena has a
  * dirty set, a lazily freed set, and a set of extents without pages. The wrappers count the bytes
- * of free pages in the first two sets (unused.h), and can purge a part of them (purge_unused.h).
- * jemalloc itself can only purge all of them.
+ * of free pages in the first two sets, and can purge a part of them, the oldest first. jemalloc
+ * itself can only purge all of them.
  */
 #include "preload/heap/callouts/evict.h"
 
 #include "base/atomic.h"
 #include "preload/heap/callouts/extent.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/purge_unused.h"
-#include "preload/heap/pages/unused.h"
+#include "preload/heap/pages/budget.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* The eviction ends when fewer bytes than this remain to be purged. */
-#define LEAST ((size_t)256 << 10)
+#define LEAST ((size_t)64 << 10)
 
 struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
                                       struct extent *expand, size_t size, size_t alignment,
@@ -33,6 +32,27 @@ void je_ecache_dalloc(void *thread, void *pac, void *hooks, void *set, struct ex
 struct extent *je_extent_split_wrapper(void *thread, void *pac, void *hooks, struct extent *extent,
                                        size_t lead, size_t trail, bool locked);
 void __real_je_arena_decay(void *thread, void *arena, bool background, bool all);
+void __wrap_je_arena_decay(void *thread, void *arena, bool background, bool all);
+
+#define ARENAS 4096 /* jemalloc numbers arenas with 12 bits */
+
+static _Atomic int64_t arena_bytes[ARENAS]; /* free bytes of each arena */
+static _Atomic unsigned arena_count;        /* number of arenas that have been used so far */
+
+static void count_bytes(const struct extent *extent, int64_t bytes)
+{
+    gf_add_relaxed(&arena_bytes[gf_extent_arena(extent)], bytes);
+    gf_add_relaxed(&gf_budget.heap, bytes);
+}
+
+void gf_evict_freed(const struct extent *extent, size_t size)
+{
+    const unsigned arena = gf_extent_arena(extent);
+
+    if (gf_unlikely(arena >= gf_load_relaxed(&arena_count)))
+        gf_store_relaxed(&arena_count, arena + 1);
+    count_bytes(extent, (int64_t)size);
+}
 
 /*
  * The offset of the dirty set in an arena's page allocator; 0: not known yet. Each allocation
@@ -61,14 +81,14 @@ struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void
     struct extent *extent =
         __real_je_ecache_alloc(thread, pac, hooks, set, expand, size, alignment, zero, guarded);
     if (extent)
-        gf_unused_reused(gf_extent_arena(extent), size);
+        count_bytes(extent, -(int64_t)size);
     return extent;
 }
 
 /* jemalloc calls this function to return an extent's pages to the kernel. */
 void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent)
 {
-    gf_unused_purged(gf_extent_arena(extent), gf_extent_size(extent));
+    count_bytes(extent, -(int64_t)gf_extent_size(extent));
     __real_je_extent_dalloc_wrapper(thread, pac, hooks, extent);
 }
 
@@ -118,33 +138,41 @@ struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void
 }
 
 /* Purges up to `most` bytes of one set of an arena, and returns the number of purged bytes. */
-static size_t purge_unused(void *thread, void *arena, bool dirty, size_t most)
+static size_t purge_set(void *arena, bool dirty, size_t most)
 {
     struct eviction limit = {.dirty = dirty, .left = most};
 
-    if (most < LEAST)
-        return 0;
     eviction = &limit;
-    __real_je_arena_decay(thread, arena, false, true);
+    __real_je_arena_decay(NULL, arena, false, true);
     eviction = NULL;
     return limit.taken;
 }
 
-/* Purges lazily freed pages before dirty ones, because they have been free for longer. */
-void gf_evict_round(void *thread)
+/*
+ * Purges lazily freed pages before dirty ones, because they have been free for longer. jemalloc
+ * accepts NULL for the thread, which it uses only for statistics and caches.
+ */
+static size_t purge_arena(unsigned i, size_t most)
 {
-    uint64_t *const left = gf_purge_unused_left;
-    const unsigned count = gf_load_relaxed(&gf_unused_arenas);
+    /* jemalloc's table has no C11 atomics, so a builtin reads it. */
+    void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE);
+    const int64_t kept = gf_load_relaxed(&arena_bytes[i]);
 
-    gf_purge_unused_left = NULL;
-    for (unsigned i = 0; i < count; i++) {
-        /* jemalloc's table has no C11 atomics, so a builtin reads it. */
-        void *const arena = __atomic_load_n(&je_arenas[i], __ATOMIC_ACQUIRE);
-        if (!arena)
-            continue;
-        __real_je_arena_decay(thread, arena, false, false);
-        const size_t unused = gf_min(gf_unused_bytes(i), *left);
-        const size_t lazy = purge_unused(thread, arena, false, unused);
-        *left -= lazy + purge_unused(thread, arena, true, unused - lazy);
+    if (!arena || kept <= 0 || eviction)
+        return 0;
+    const size_t some = gf_max(gf_min((size_t)kept, most), LEAST);
+    const size_t lazy = purge_set(arena, false, some);
+    return lazy + (lazy < some ? purge_set(arena, true, some - lazy) : 0);
+}
+
+void gf_evict(uint64_t bytes)
+{
+    static _Atomic unsigned turn; /* the arena that was purged last comes last */
+    const unsigned count = gf_load_relaxed(&arena_count), first = gf_load_relaxed(&turn);
+
+    for (unsigned i = 0; i < count && bytes > 0; i++) {
+        const unsigned index = (first + 1 + i) % count;
+        bytes -= gf_min(purge_arena(index, bytes), bytes);
+        gf_store_relaxed(&turn, index);
     }
 }

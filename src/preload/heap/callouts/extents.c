@@ -5,12 +5,10 @@
  * free. According to jemalloc's assertions, callers of these functions hold no lock of jemalloc's
  * core. So the library may purge pages within these functions, as jemalloc itself does.
  */
-#include "preload/heap/callouts/extent.h"
+#include "preload/heap/callouts/evict.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/pages/first_touch.h"
-#include "preload/heap/pages/purge_unused.h"
 #include "preload/heap/pages/page_counts.h"
-#include "preload/heap/pages/retain.h"
-#include "preload/heap/pages/unused.h"
 
 struct extent *__real_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
                                   bool slab, unsigned class, bool zero, bool guarded,
@@ -34,14 +32,26 @@ static bool sizes_unknown(void)
     return gf_load_relaxed(&gf_page_counts.unknown);
 }
 
-static void count_freed(size_t size)
+/* The sizes of extents are then wrong, so nothing depends on them. */
+static GF_COLD void note_unknown(void)
 {
-    if (gf_unlikely(sizes_unknown()))
-        return;
-    gf_retain_freed(size);
-    gf_purge_unused_soon();
+    gf_store_relaxed(&gf_page_counts.unknown, true);
+    gf_store_relaxed(&gf_budget.unmanaged, true);
 }
 
+static void count_used(size_t size)
+{
+    gf_budget_used(&gf_budget, size);
+    gf_reclaim_check(gf_reclaim_pages);
+}
+
+static void count_unused(size_t size)
+{
+    gf_budget_unused(&gf_budget, size);
+    gf_reclaim_check(gf_reclaim_pages);
+}
+
+/* If the kernel refuses a mapping, returns all free memory to it and tries again. */
 struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
                                   bool slab, unsigned class, bool zero, bool guarded,
                                   bool *deferred)
@@ -49,11 +59,14 @@ struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t
     struct extent *extent =
         __real_je_pa_alloc(thread, shard, size, alignment, slab, class, zero, guarded, deferred);
 
+    if (gf_unlikely(!extent) && gf_reclaim_all())
+        extent = __real_je_pa_alloc(thread, shard, size, alignment, slab, class, zero, guarded,
+                                    deferred);
     if (gf_unlikely(!extent))
         return extent;
     if (gf_unlikely(gf_extent_size(extent) != size))
-        gf_store_relaxed(&gf_page_counts.unknown, true);
-    gf_page_counts_large(0, size);
+        note_unknown();
+    count_used(size);
     if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !slab && !guarded && !sizes_unknown())
         gf_first_touch_allocated(extent->start, size, size);
     return extent;
@@ -67,10 +80,9 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
     if (gf_unlikely(size >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_freed(extent->start, size, size);
     /* Counts the pages before another thread can reuse them. */
-    gf_unused_freed(gf_extent_arena(extent), size);
+    gf_evict_freed(extent, size);
     __real_je_pa_dalloc(thread, shard, extent, deferred);
-    gf_page_counts_large(size, 0);
-    count_freed(size);
+    count_unused(size);
 }
 
 /* Expands an extent in place. Returns true if that is impossible. */
@@ -79,7 +91,7 @@ bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_
 {
     if (__real_je_pa_expand(thread, shard, extent, before, after, class, zero, deferred))
         return true;
-    gf_page_counts_large(before, after);
+    count_used(after - before);
     if (gf_unlikely(after >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_allocated((char *)extent->start + before, after - before, after);
     return false;
@@ -92,8 +104,7 @@ bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_
         gf_first_touch_freed((char *)extent->start + after, before - after, before);
     if (__real_je_pa_shrink(thread, shard, extent, before, after, class, deferred))
         return true;
-    gf_page_counts_large(before, after);
-    gf_unused_freed(gf_extent_arena(extent), before - after);
-    count_freed(before - after);
+    gf_evict_freed(extent, before - after);
+    count_unused(before - after);
     return false;
 }

@@ -5,7 +5,6 @@
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
 #include "preload/heap/pages/page_counts.h"
-#include "preload/heap/pages/retain.h"
 #include "preload/heap/timing/slowpath.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@ static bool removes_pages(int protection, int flags)
 }
 
 /*
- * A mapping of at least ASKED_MIN bytes is first tried without MAP_NORESERVE. With MAP_NORESERVE,
+ * A mapping of at least GF_MAPPINGS_ASKED_MIN bytes is first tried without MAP_NORESERVE. With MAP_NORESERVE,
  * which jemalloc uses, the kernel grants even more memory than the machine has, so malloc would
  * succeed. The final mapping uses MAP_NORESERVE nevertheless. Otherwise the kernel would count the
  * mapping a second time at a fork.
@@ -32,11 +31,9 @@ static bool removes_pages(int protection, int flags)
  * jemalloc rounds the program's request up to a size class, so the request may be a fifth smaller
  * than the mapping. So only four fifths of the mapping are tried.
  */
-#define ASKED_MIN ((size_t)1 << 30)
-
 static bool is_too_large(size_t size, int flags)
 {
-    return gf_unlikely(size >= ASKED_MIN) && (flags & MAP_NORESERVE) &&
+    return gf_unlikely(size >= GF_MAPPINGS_ASKED_MIN) && (flags & MAP_NORESERVE) &&
            !gf_mappings_fit(size - size / 5);
 }
 
@@ -60,7 +57,6 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
         gf_mappings_add((uintptr_t)mapped, size);
         gf_mappings_apply_policy(mapped, size);
         gf_huge_mapped(mapped, size, protection);
-        gf_retain_grown();
     }
     gf_slowpath_end(&mark, gf_slowpath_map, size);
     errno = error;
@@ -88,14 +84,24 @@ int gf_heap_munmap(void *address, size_t size)
     return result;
 }
 
+static int advise(void *address, size_t size, int advice)
+{
+    return advice == MADV_DONTNEED ? gf_monitored_madvise(address, size, advice)
+                                   : (int)syscall(SYS_madvise, address, size, advice);
+}
+
 int gf_heap_madvise(void *address, size_t size, int advice)
 {
     const int error = errno;
     const bool purges = advice == MADV_DONTNEED || advice == MADV_FREE;
     const enum gf_slowpath_part part = purges ? gf_slowpath_purge : gf_slowpath_map;
     const struct gf_slowpath_mark mark = gf_slowpath_begin(part);
-    const int result = advice == MADV_DONTNEED ? gf_monitored_madvise(address, size, advice)
-                                               : (int)syscall(SYS_madvise, address, size, advice);
+    int result = advise(address, size, advice);
+
+    /* A program may free a block that it has locked. */
+    if (gf_unlikely(result != 0 && purges && errno == EINVAL) &&
+        syscall(SYS_munlock, address, size) == 0)
+        result = advise(address, size, advice);
 
     if (result == 0 && advice == MADV_FREE)
         gf_add_relaxed(&gf_page_counts.lazily_freed, size);

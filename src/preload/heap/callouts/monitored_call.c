@@ -100,3 +100,11 @@ void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, i
     end_monitored();
     return mapped;
 }
+
+void *gf_monitored_mremap(void *address, size_t before, size_t after, void *to)
+{
+    begin_monitored();
+    void *const moved = mremap(address, before, after, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    end_monitored();
+    return moved;
+}

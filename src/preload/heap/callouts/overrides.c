@@ -4,9 +4,9 @@
  * here. Each replacement leaves jemalloc in a state that it can also reach by itself. docs/heap.md
  * lists the changes.
  */
+#include "preload/heap/callouts/overrides.h"
+
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/purge_unused.h"
-#include "preload/heap/pages/page_counts.h"
 #include "preload/heap/pages/presence.h"
 
 #include <errno.h>
@@ -18,20 +18,17 @@ uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd);
 uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd);
 void __real_je_ehooks_default_zero_impl(void *start, size_t size);
 void __wrap_je_ehooks_default_zero_impl(void *start, size_t size);
-void *__real_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit);
-void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit);
 void __real_je_cache_bin_info_init(void *info, uint16_t slots);
 void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
 
 /*
  * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads
- * the peak, and mallctl is not exported. So this function makes the event due only once on each
- * thread. purge_unused.h uses it as the thread's first event.
+ * the peak, and mallctl is not exported.
  */
 uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
 {
     (void)tsd;
-    return gf_purge_unused_first();
+    return UINT64_MAX;
 }
 
 uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
@@ -67,26 +64,9 @@ void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
         __real_je_ehooks_default_zero_impl(start, size);
 }
 
-/*
- * Finds a free extent of an arena for a block; the caller holds the arena's lock. To keep extents
- * whole for the next batch, jemalloc splits no dirty extent of more than 64 times the requested
- * size. But slabs that are freed together merge into one large extent, which then serves no small
- * request. As the heap retains dirty pages, such extents stay dirty, and each new thread would map
- * more memory. So a large extent may be split if the free extents of the set have more bytes than
- * SPARE plus twice the bytes that the program is likely to need for large blocks again.
- */
-#define FIT_LG 6 /* jemalloc's default; a user's setting is respected */
-#define ANY_LG 63
-#define SPARE (8 * MIB)
-
-void *__wrap_je_eset_fit(void *set, size_t size, size_t alignment, bool exact, unsigned lg_fit)
+void gf_overrides_zero(void *start, size_t size)
 {
-    void *found = __real_je_eset_fit(set, size, alignment, exact, lg_fit);
-
-    if (!found && !exact && lg_fit == FIT_LG &&
-        je_eset_npages_get(set) * GF_JEMALLOC_PAGE > 2 * gf_page_counts_missing() + SPARE)
-        found = __real_je_eset_fit(set, size, alignment, exact, ANY_LG);
-    return found;
+    __wrap_je_ehooks_default_zero_impl(start, size);
 }
 
 /*

@@ -5,11 +5,10 @@
  * calls. The wrappers pass pointers to jemalloc's structs on without reading the structs.
  */
 #include "os/permit.h"
-#include "preload/heap/callouts/evict.h"
+#include "preload/heap/callouts/big.h"
 #include "preload/heap/callouts/fork_gate.h"
+#include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/purge_unused.h"
-#include "preload/heap/pages/retain.h"
 #include "preload/heap/timing/slowpath.h"
 
 #include <gnu/libc-version.h>
@@ -32,7 +31,7 @@ WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned
       unsigned remain);
 WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
       unsigned remain);
-WRAPS(void, te_event_trigger, void *tsd, const struct gf_purge_unused_count *count);
+WRAPS(void, te_event_trigger, void *tsd, const bool *allocates);
 WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
 WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class, bool zero);
 WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
@@ -138,28 +137,32 @@ void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsign
 
 /*
  * Wraps jemalloc's housekeeping, which is due whenever the thread has allocated or freed a number
- * of bytes.
+ * of bytes. The struct that the second argument points to begins with this flag.
  */
-void __wrap_je_te_event_trigger(void *tsd, const struct gf_purge_unused_count *count)
+void __wrap_je_te_event_trigger(void *tsd, const bool *allocates)
 {
-    FRAMED(count->allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
-           __real_je_te_event_trigger(tsd, count);
-           gf_purge_unused_event(count));
+    FRAMED(*allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
+           __real_je_te_event_trigger(tsd, allocates));
 }
 
-/* `all` is true if the arena's last thread ends: see gf_retain_allows_purge. */
+/*
+ * jemalloc purges an arena when its last thread ends (all). Then each new thread would have all page
+ * faults again, although the budget bounds the free pages. evict.c calls the function itself.
+ */
 void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
 {
-    if (gf_unlikely(gf_purge_unused_left))
-        gf_evict_round(tsdn);
     FRAMED(gf_slowpath_other, 0, 0, NULL,
-           __real_je_arena_decay(tsdn, arena, background, all && gf_retain_allows_purge()));
+           __real_je_arena_decay(tsdn, arena, background, all && !gf_reclaim_managed()));
 }
 
+/* Called for blocks that threads do not cache; from GF_BIG_MIN bytes on, the store has them. */
 void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned class, bool zero)
 {
+    void *ret = NULL;
+
     FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_malloc, size, zero ? size : 0, ret,
-           void *ret = __real_je_arena_malloc_hard(tsdn, arena, size, class, zero));
+           if (size >= GF_BIG_MIN) ret = gf_big_alloc(size, GF_BIG_ALIGN, zero);
+           if (!ret) ret = __real_je_arena_malloc_hard(tsdn, arena, size, class, zero));
     return ret;
 }
 

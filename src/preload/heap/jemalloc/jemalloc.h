@@ -42,8 +42,11 @@ extern int je_init_system_thp_mode;
  */
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
-/* The number of pages in a set of free extents. */
-size_t je_eset_npages_get(void *set);
+/*
+ * Whether jemalloc keeps the addresses of purged pages mapped. jemalloc reads it at each purge;
+ * write it atomically.
+ */
+extern bool je_opt_retain;
 /* Whether jemalloc runs background threads, which MALLOC_CONF can enable. Read it atomically. */
 extern bool je_background_thread_enabled_state;
 /*

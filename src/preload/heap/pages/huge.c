@@ -163,6 +163,17 @@ void gf_huge_mapped(void *start, size_t size, int protection)
         gf_add_relaxed(&huge.advised, size);
 }
 
+void gf_huge_grown(void *start, size_t before, size_t after)
+{
+    const size_t size = before < GF_HUGE_MIN ? after : after - before;
+
+    if (gf_likely(after < GF_HUGE_MIN || !huge.on) || gf_load_relaxed(&huge.stopped))
+        return;
+    gf_add_relaxed(&huge.asked, size);
+    if (before >= GF_HUGE_MIN || syscall(SYS_madvise, start, after, MADV_HUGEPAGE) == 0)
+        gf_add_relaxed(&huge.advised, size);
+}
+
 void gf_huge_read(struct gf_heap_huge *ret)
 {
     *ret = (struct gf_heap_huge){

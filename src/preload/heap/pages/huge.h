@@ -27,6 +27,12 @@ void gf_huge_init(enum gf_profile profile);
 void gf_huge_mapped(void *start, size_t size, int protection);
 
 /*
+ * Called for a mapping that has grown. If it had advice, the new part has it, too. A mapping that
+ * reaches GF_HUGE_MIN gets advice as a whole, so that it stays one mapping.
+ */
+void gf_huge_grown(void *start, size_t before, size_t after);
+
+/*
  * Adds a sample: the first touch of a page in a large block took `ns` nanoseconds of CPU time.
  * huge: whether the kernel provided a huge page. The caller must hold no lock of jemalloc.
  */

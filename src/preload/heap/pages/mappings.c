@@ -3,10 +3,10 @@
 
 #include "base/atomic.h"
 #include "os/permit.h"
+#include "preload/heap/pages/lock.h"
 #include "preload/heap/pages/ranges.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/single_threaded.h>
@@ -24,37 +24,19 @@ static struct {
 static _Atomic uint64_t refused;
 
 /*
- * Protects `ranges` and `wanted`. The lock is held for a few instructions, and never during a
- * system call. Only a fork holds it longer, while libc takes other locks. The lock's fork handlers
- * are registered before all others, so a fork takes this lock last and releases it first. Threads
- * that wait for it sleep. If a real-time thread called sched_yield in a loop instead, it could keep
- * the holder off the CPU.
+ * Protects `ranges` and `wanted`. Its fork handlers are registered before all others, so a fork takes
+ * this lock last and releases it first.
  */
-enum { lock_free, lock_held, lock_wanted };
-static _Atomic unsigned lock_state;
-
-static GF_COLD void wait_for_lock(void)
-{
-    const int error = errno;
-
-    while (gf_exchange_acquire(&lock_state, lock_wanted) != lock_free)
-        syscall(SYS_futex, &lock_state, FUTEX_WAIT_PRIVATE, lock_wanted, NULL);
-    errno = error;
-}
+static struct gf_lock lock;
 
 static void lock_mappings(void)
 {
-    unsigned expected = lock_free;
-
-    if (gf_unlikely(!gf_cas_acquire(&lock_state, &expected, lock_held)))
-        wait_for_lock();
+    gf_lock_take(&lock);
 }
 
 static void unlock_mappings(void)
 {
-    if (gf_unlikely(atomic_exchange_explicit(&lock_state, lock_free, memory_order_release) ==
-                    lock_wanted))
-        syscall(SYS_futex, &lock_state, FUTEX_WAKE_PRIVATE, 1);
+    gf_lock_give(&lock);
 }
 
 /*

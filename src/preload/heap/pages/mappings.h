@@ -32,6 +32,9 @@ uint64_t gf_mappings_bytes(void);
 /* Copies the i-th range. Returns false if there is no i-th range. */
 bool gf_mappings_at(size_t i, struct gf_range *ret);
 
+/* Mappings from this size on are first tried: see gf_mappings_fit. */
+#define GF_MAPPINGS_ASKED_MIN ((size_t)1 << 30)
+
 /*
  * Tries whether the kernel maps another `size` bytes if it counts them as used memory. The kernel
  * may refuse because of ulimit -v, strict overcommit, or the sum of memory and swap. Keeps errno.

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/callouts/reclaim.h"
+
+#include "base/clock.h"
+#include "os/own_table.h"
+#include "preload/heap/callouts/evict.h"
+#include "preload/heap/callouts/pool.h"
+#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/page_counts.h"
+
+#include <errno.h>
+#include <sys/resource.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+#define START_ENGINE (64 * MIB)
+#define START_ALONE (8 * MIB)
+#define START_CHILD (4 * MIB)
+#define CHILD_MOST (64 * MIB) /* what a forked child of a process with an engine may earn */
+/* The engine is woken when the heap keeps this much. Below that, it need not watch. */
+#define LITTLE (32 * MIB)
+/* A forked child purges inherited free pages of jemalloc if there are at least this many bytes. */
+#define CHILD_MIN (16 * MIB)
+/* Pages are purged in steps, so that not each free makes a system call. */
+#define STEP_MIN (MIB / 4)
+#define STEP_MAX (4 * MIB)
+
+static struct {
+    _Atomic bool busy;          /* a thread purges pages of jemalloc */
+    _Atomic bool watched;       /* an engine of this process checks regularly */
+    void (*_Atomic wake)(void); /* wakes the engine once; NULL: it is awake */
+    _Atomic bool limited;       /* the address space is limited */
+    uint64_t start, most;       /* the limits without such a limit */
+    bool retains;               /* jemalloc's opt_retain without such a limit */
+    _Atomic uint64_t purges, excess_purged;
+} reclaim;
+
+static void begin_budget(uint64_t start, uint64_t most)
+{
+    const bool limited = gf_load_relaxed(&reclaim.limited);
+
+    reclaim.start = start;
+    reclaim.most = most;
+    gf_budget_begin(&gf_budget, limited ? 0 : start, limited ? 0 : most, gf_coarse_ns());
+}
+
+static void wake_engine(void)
+{
+    void (*wake)(void) = gf_load_relaxed(&reclaim.wake);
+
+    if (!wake || gf_budget_kept(&gf_budget) < (int64_t)LITTLE)
+        return;
+    wake = gf_exchange_acq_rel(&reclaim.wake, NULL);
+    gf_store_relaxed(&gf_budget.check_at, gf_load_relaxed(&gf_budget.start));
+    if (wake)
+        wake();
+}
+
+static uint64_t excess(void)
+{
+    return gf_budget_excess(&gf_budget, gf_coarse_ns());
+}
+
+/*
+ * Threads that find another one here leave the work to it. It ends when the pages are within the
+ * budget, or when purging has no effect.
+ */
+static void purge_pages(void)
+{
+    if (gf_exchange_acquire(&reclaim.busy, true))
+        return;
+    for (uint64_t over; (over = excess()) > 0;) {
+        const int64_t before = gf_load_relaxed(&gf_budget.heap);
+        const uint64_t step = gf_load_relaxed(&gf_budget.start) / 8;
+        if (before <= 0 || gf_load_relaxed(&gf_budget.unmanaged))
+            break;
+        gf_evict(over + gf_min(gf_max(step, STEP_MIN), STEP_MAX));
+        const int64_t purged = before - gf_load_relaxed(&gf_budget.heap);
+        if (purged <= 0)
+            break;
+        gf_add_relaxed(&reclaim.excess_purged, (uint64_t)purged);
+    }
+    gf_store_release(&reclaim.busy, false);
+}
+
+static void drop_mappings(void)
+{
+    size_t dropped = 1;
+
+    for (uint64_t over; dropped > 0 && (over = excess()) > 0;) {
+        dropped = gf_pool_drop(over);
+        gf_add_relaxed(&reclaim.excess_purged, dropped);
+    }
+}
+
+void gf_reclaim_now(enum gf_reclaim_kind newest)
+{
+    const int error = errno;
+
+    wake_engine();
+    if (newest == gf_reclaim_pages)
+        drop_mappings();
+    purge_pages();
+    if (newest == gf_reclaim_mappings)
+        drop_mappings();
+    errno = error;
+}
+
+bool gf_reclaim_all(void)
+{
+    const int error = errno;
+    const uint64_t before = gf_load_relaxed(&gf_page_counts.purged);
+
+    while (gf_pool_drop(UINT64_MAX))
+        ;
+    gf_evict(UINT64_MAX);
+    errno = error;
+    return gf_load_relaxed(&gf_page_counts.purged) != before;
+}
+
+void gf_reclaim_init(bool managed)
+{
+    struct rlimit space;
+
+    reclaim.retains = je_opt_retain;
+    gf_store_relaxed(&gf_budget.unmanaged, !managed);
+    begin_budget(je_opt_dirty_decay_ms == 0 ? 0 : START_ALONE, 0);
+    if (getrlimit(RLIMIT_AS, &space) == 0)
+        gf_reclaim_limit_space(space.rlim_cur);
+}
+
+bool gf_reclaim_managed(void)
+{
+    return !gf_load_relaxed(&gf_budget.unmanaged);
+}
+
+void gf_reclaim_limit_space(uint64_t limit)
+{
+    const bool limited = limit != RLIM_INFINITY;
+
+    if (limited == gf_load_relaxed(&reclaim.limited))
+        return;
+    gf_store_relaxed(&reclaim.limited, limited);
+    /* jemalloc reads this variable at each purge. */
+    __atomic_store_n(&je_opt_retain, !limited && reclaim.retains, __ATOMIC_RELAXED);
+    begin_budget(reclaim.start, reclaim.most);
+    if (limited)
+        gf_reclaim_all();
+}
+
+void gf_reclaim_in_child(bool may_lock)
+{
+    const int error = errno;
+    const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
+
+    gf_own_table_in_child();
+    gf_pool_in_child();
+    gf_store_relaxed(&reclaim.busy, false);
+    gf_store_relaxed(&reclaim.watched, false);
+    gf_store_relaxed(&reclaim.wake, NULL);
+    begin_budget(gf_min(reclaim.start, START_CHILD), earns ? CHILD_MOST : 0);
+    if (may_lock) {
+        while (gf_pool_drop(UINT64_MAX))
+            ;
+        if (gf_unlikely(gf_load_relaxed(&gf_budget.heap) >= (int64_t)CHILD_MIN) &&
+            gf_reclaim_managed())
+            gf_evict(UINT64_MAX);
+    }
+    errno = error;
+}
+
+void gf_reclaim_watch(void (*wake)(void))
+{
+    if (!gf_exchange_relaxed(&reclaim.watched, true))
+        begin_budget(reclaim.start ? START_ENGINE : 0, INT64_MAX);
+    gf_store_release(&reclaim.wake, wake);
+    gf_store_relaxed(&gf_budget.check_at,
+                     gf_min(gf_load_relaxed(&gf_budget.start), (int64_t)LITTLE - 1));
+}
+
+bool gf_reclaim_purge(void)
+{
+    gf_add_relaxed(&reclaim.purges, 1);
+    return gf_reclaim_all();
+}
+
+void gf_reclaim_unused(void)
+{
+    gf_reclaim_now(gf_reclaim_mappings);
+}
+
+void gf_reclaim_read(struct gf_heap_retained *ret)
+{
+    const int64_t heap = gf_load_relaxed(&gf_budget.heap), pool = gf_load_relaxed(&gf_budget.pool);
+
+    *ret = (struct gf_heap_retained){
+        .managed = gf_reclaim_managed(),
+        .max_bytes = (uint64_t)(gf_max(heap, 0) + gf_max(pool, 0)),
+        .limit = gf_budget_allowed(&gf_budget, gf_coarse_ns()),
+        .start = (uint64_t)gf_load_relaxed(&gf_budget.start),
+        .excess_purged = gf_load_relaxed(&reclaim.excess_purged),
+        .purges = gf_load_relaxed(&reclaim.purges),
+        .lazily_freed_bytes = gf_load_relaxed(&gf_page_counts.lazily_freed),
+        .purged_bytes = gf_load_relaxed(&gf_page_counts.purged),
+    };
+}

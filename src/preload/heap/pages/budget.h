@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much freed memory the heap keeps: the free pages of jemalloc and the pool of kept mappings
+ * together. A process may keep the start budget. A process with an engine, or a child of such a
+ * process, may keep more if its memory comes back: what it keeps is the largest rise of live memory
+ * after a fall, in the last two windows of 10 seconds. A first climb earns nothing. Live and kept
+ * memory together never exceed the highest live memory of these windows by more than the start
+ * budget.
+ *
+ * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
+ * Concurrent updates may make a peak or a rise slightly too small.
+ */
+#ifndef GF_PRELOAD_HEAP_PAGES_BUDGET_H
+#define GF_PRELOAD_HEAP_PAGES_BUDGET_H
+
+#include "base/atomic.h"
+#include "base/base.h"
+
+#define GF_BUDGET_WINDOW_NS UINT64_C(10000000000)
+
+struct gf_budget {
+    _Alignas(64) _Atomic int64_t live; /* bytes of pages in blocks and slabs */
+    _Atomic int64_t heap, pool;        /* free bytes: in jemalloc, in the pool */
+    _Atomic int64_t check_at;          /* more free bytes than this need a check */
+    /* The highest live bytes before the last fall, and the lowest since then. */
+    _Atomic int64_t top, bottom;
+    _Atomic int64_t peak[2], rise[2]; /* of the current window and of the last one */
+    _Atomic uint64_t window_ns;       /* when the current window began */
+    _Atomic int64_t start, most;      /* the start budget, and the most that can be earned */
+    _Atomic bool unmanaged;           /* a user's MALLOC_CONF decides about the bytes in `heap` */
+};
+extern struct gf_budget gf_budget __attribute__((visibility("hidden")));
+
+/* Sets the limits, and forgets what was earned and all peaks. */
+void gf_budget_begin(struct gf_budget *budget, uint64_t start, uint64_t most, uint64_t now_ns);
+
+/* Counts bytes that the program got or freed. */
+static inline void gf_budget_used(struct gf_budget *budget, size_t size)
+{
+    const int64_t live = gf_add_relaxed(&budget->live, (int64_t)size) + (int64_t)size;
+    const int64_t top = gf_load_relaxed(&budget->top);
+    const int64_t rise = gf_min(live, top) - gf_load_relaxed(&budget->bottom);
+
+    if (rise > gf_load_relaxed(&budget->rise[0]))
+        gf_store_relaxed(&budget->rise[0], rise);
+    if (live > gf_load_relaxed(&budget->peak[0]))
+        gf_store_relaxed(&budget->peak[0], live);
+    if (live >= top) {
+        gf_store_relaxed(&budget->top, live);
+        gf_store_relaxed(&budget->bottom, live);
+    }
+}
+
+static inline void gf_budget_unused(struct gf_budget *budget, size_t size)
+{
+    const int64_t live = gf_sub_relaxed(&budget->live, (int64_t)size) - (int64_t)size;
+
+    if (live < gf_load_relaxed(&budget->bottom))
+        gf_store_relaxed(&budget->bottom, live);
+}
+
+/* The free bytes that the heap keeps, without those that a user's MALLOC_CONF decides about. */
+static inline int64_t gf_budget_kept(struct gf_budget *budget)
+{
+    return gf_load_relaxed(&budget->pool) +
+           (gf_load_relaxed(&budget->unmanaged) ? 0 : gf_load_relaxed(&budget->heap));
+}
+
+static inline bool gf_budget_needs_check(struct gf_budget *budget)
+{
+    return gf_budget_kept(budget) > gf_load_relaxed(&budget->check_at);
+}
+
+/* How many free bytes the heap may keep now. */
+uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns);
+
+/* By how many bytes the heap exceeds that. */
+uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns);
+
+#endif

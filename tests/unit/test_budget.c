@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the rule how much freed memory the heap keeps. */
+#include "unit.h"
+
+#include "preload/heap/pages/budget.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define SECOND UINT64_C(1000000000)
+#define START (64 * MIB)
+
+static struct gf_budget budget;
+static uint64_t now_ns;
+
+static int begin(void **state)
+{
+    (void)state;
+    budget = (struct gf_budget){0};
+    now_ns = SECOND;
+    gf_budget_begin(&budget, START, INT64_MAX, now_ns);
+    return 0;
+}
+
+static void use(uint64_t mib)
+{
+    gf_budget_used(&budget, mib * MIB);
+}
+
+static void leave(uint64_t mib)
+{
+    gf_budget_unused(&budget, mib * MIB);
+}
+
+static uint64_t allowed(void)
+{
+    return gf_budget_allowed(&budget, now_ns) / MIB;
+}
+
+static void a_first_climb_earns_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        use(10);
+    assert_int_equal(allowed(), 64);
+    leave(1000);
+    assert_int_equal(allowed(), 64);
+}
+
+static void memory_that_comes_back_is_earned(void **state)
+{
+    (void)state;
+    use(300);
+    leave(200);
+    use(150); /* 150 of the 200 MiB came back */
+    leave(150);
+    assert_int_equal(allowed(), 150);
+    use(400); /* only the part up to the old peak came back */
+    leave(500);
+    assert_int_equal(allowed(), 200);
+}
+
+static void what_is_earned_ends_after_two_windows(void **state)
+{
+    (void)state;
+    use(300);
+    leave(300);
+    use(300);
+    leave(300);
+    assert_int_equal(allowed(), 300);
+    now_ns += 11 * SECOND;
+    assert_int_equal(allowed(), 300);
+    now_ns += 11 * SECOND;
+    assert_int_equal(allowed(), 64);
+    use(300);
+    leave(300);
+    use(300);
+    leave(300);
+    assert_int_equal(allowed(), 300);
+    now_ns += 60 * SECOND; /* no check in between */
+    assert_int_equal(allowed(), 64);
+}
+
+/* The fall was in an earlier window, so the memory in use now is not a rise. */
+static void an_old_fall_earns_nothing(void **state)
+{
+    (void)state;
+    use(300);
+    leave(300);
+    use(200);
+    now_ns += 30 * SECOND;
+    assert_int_equal(allowed(), 64);
+    use(1);
+    leave(1);
+    assert_int_equal(allowed(), 64);
+}
+
+static void live_and_kept_stay_below_the_peak(void **state)
+{
+    (void)state;
+    use(500);
+    leave(400);
+    use(400);
+    leave(400);
+    assert_int_equal(allowed(), 400);
+    use(350);
+    assert_int_equal(allowed(), 50 + 64);
+    use(100); /* a new peak: only the start budget is on top of it */
+    assert_int_equal(allowed(), 64);
+}
+
+static void earnings_have_a_limit(void **state)
+{
+    (void)state;
+    gf_budget_begin(&budget, 4 * MIB, 64 * MIB, now_ns);
+    use(300);
+    leave(300);
+    use(300);
+    leave(300);
+    assert_int_equal(allowed(), 64);
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    use(300);
+    leave(300);
+    use(300);
+    leave(300);
+    assert_int_equal(allowed(), 8);
+}
+
+static void the_excess_is_of_pages_and_mappings_together(void **state)
+{
+    (void)state;
+    gf_add_relaxed(&budget.heap, (int64_t)(40 * MIB));
+    gf_add_relaxed(&budget.pool, (int64_t)(20 * MIB));
+    assert_false(gf_budget_needs_check(&budget));
+    gf_add_relaxed(&budget.pool, (int64_t)(20 * MIB));
+    assert_true(gf_budget_needs_check(&budget));
+    assert_int_equal(gf_budget_excess(&budget, now_ns), 16 * MIB);
+    gf_store_relaxed(&budget.unmanaged, true); /* jemalloc's pages are the user's affair */
+    assert_int_equal(gf_budget_excess(&budget, now_ns), 0);
+    gf_add_relaxed(&budget.pool, (int64_t)(30 * MIB));
+    assert_int_equal(gf_budget_excess(&budget, now_ns), 6 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_first_climb_earns_nothing, begin),
+        cmocka_unit_test_setup(memory_that_comes_back_is_earned, begin),
+        cmocka_unit_test_setup(what_is_earned_ends_after_two_windows, begin),
+        cmocka_unit_test_setup(an_old_fall_earns_nothing, begin),
+        cmocka_unit_test_setup(live_and_kept_stay_below_the_peak, begin),
+        cmocka_unit_test_setup(earnings_have_a_limit, begin),
+        cmocka_unit_test_setup(the_excess_is_of_pages_and_mappings_together, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
