@@ -256,13 +256,13 @@ static void keeps_nothing_under_a_limit_of_the_address_space(void **state)
 {
     (void)state;
     fill(6 * MIB);
-    gf_reclaim_limit_space(8192 * MIB);
+    gf_reclaim_limit(RLIMIT_AS, 8192 * MIB);
     assert_true(retained().max_bytes < MIB / 4);
     fill(64 * MIB);
     fill_small(16 * MIB);
     assert_int_equal(retained().max_bytes, 0);
     assert_false(je_opt_retain);
-    gf_reclaim_limit_space(RLIM_INFINITY);
+    gf_reclaim_limit(RLIMIT_AS, RLIM_INFINITY);
     assert_true(je_opt_retain);
     fill(64 * MIB);
     assert_int_equal(retained().max_bytes, 8 * MIB);

@@ -160,6 +160,12 @@ bool gf_heap_unmaps(void)
     return gf_monitored_call_now();
 }
 
+void gf_heap_limit(int resource, uint64_t soft)
+{
+    if (gf_mode_is_jemalloc())
+        gf_reclaim_limit(resource, soft);
+}
+
 const struct gf_heap_ops *gf_heap_ops(void)
 {
     return &ops;

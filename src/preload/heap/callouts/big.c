@@ -196,7 +196,10 @@ static void free_block(word_t *word, uintptr_t start, size_t size)
     gf_store_relaxed(word, 0);
     gf_sub_relaxed(&live.blocks, 1);
     count_live(size, 0);
-    gf_pool_put(start, size);
+    if (gf_big_is_locked(start, size))
+        gf_big_unmap(start, size); /* so that the lock ends with the block, as in glibc */
+    else
+        gf_pool_put(start, size);
     gf_reclaim_check(gf_reclaim_mappings);
 }
 
@@ -208,10 +211,12 @@ void gf_big_free(void *block)
         je_free(block);
         return;
     }
+    const int error = errno;
     const bool framed = gf_slowpath_enter(gf_slowpath_free, 0, 0);
     free_block(find_word((uintptr_t)block), (uintptr_t)block, size);
     if (framed)
         gf_slowpath_leave(NULL);
+    errno = error;
 }
 
 size_t gf_big_usable_size(const void *block)
@@ -281,7 +286,7 @@ static void *move_to_store(void *block, size_t before, size_t size)
     return copy;
 }
 
-static void *realloc_any(void *block, size_t before, size_t size)
+static void *realloc_any(void *block, size_t before, size_t old, size_t size)
 {
     if (before && size == 0) {
         gf_big_free(block);
@@ -289,19 +294,20 @@ static void *realloc_any(void *block, size_t before, size_t size)
     }
     if (before)
         return realloc_block(block, before, size);
-    void *const moved = block && size >= GF_BIG_MIN
-                            ? move_to_store(block, je_malloc_usable_size(block), size)
-                            : NULL;
+    void *const moved = block && size >= GF_BIG_MIN ? move_to_store(block, old, size) : NULL;
     return moved ? moved : je_realloc(block, size);
 }
 
 void *gf_big_realloc(void *block, size_t size)
 {
-    const size_t before = block_size(block);
-    const bool framed = gf_slowpath_enter(gf_slowpath_realloc, size, 0);
-    void *const ret = realloc_any(block, before, size);
+    const int error = errno;
+    const size_t before = block_size(block), old = block ? gf_big_usable_size(block) : 0;
+    const size_t copied = before && size >= GF_BIG_MIN ? 0 : gf_min(old, size);
+    const bool framed = gf_slowpath_enter(gf_slowpath_realloc, size, copied);
+    void *const ret = realloc_any(block, before, old, size);
 
     if (framed)
         gf_slowpath_leave(ret);
+    errno = ret || !size ? error : ENOMEM;
     return ret;
 }

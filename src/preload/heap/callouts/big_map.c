@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/callouts/big_map.h"
 
+#include "os/permit.h"
 #include "preload/heap/callouts/jemalloc_sys.h"
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/pages/huge.h"
@@ -124,6 +125,13 @@ bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
         gf_mappings_add(start, before);
     gf_slowpath_end(&mark, gf_slowpath_map, before);
     return moved;
+}
+
+/* For private memory, the system call has no other effect than this check. */
+bool gf_big_is_locked(uintptr_t start, size_t size)
+{
+    return !gf_permit_sealed() && syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 &&
+           errno == EBUSY;
 }
 
 void gf_big_unmap(uintptr_t start, size_t size)

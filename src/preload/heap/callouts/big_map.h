@@ -27,6 +27,9 @@ int gf_big_grow(uintptr_t start, size_t before, size_t after);
  */
 bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after);
 
+/* Whether the program has locked a part of the mapping (mlock, mlockall). */
+bool gf_big_is_locked(uintptr_t start, size_t size);
+
 /* Unmaps a recorded mapping, or a part of it. If the kernel refuses, only removes the pages. */
 void gf_big_unmap(uintptr_t start, size_t size);
 

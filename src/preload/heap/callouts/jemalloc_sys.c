@@ -2,6 +2,7 @@
 #include "preload/heap/callouts/jemalloc_sys.h"
 
 #include "preload/heap/callouts/monitored_call.h"
+#include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
 #include "preload/heap/pages/page_counts.h"
@@ -84,10 +85,27 @@ int gf_heap_munmap(void *address, size_t size)
     return result;
 }
 
-static int advise(void *address, size_t size, int advice)
+/*
+ * Purges pages that the program has locked, which madvise refuses: maps new ones in their place.
+ * After mlockall(MCL_FUTURE) the kernel locks these, too. So from now on, jemalloc unmaps what it
+ * purges.
+ */
+static GF_COLD int purge_locked(void *address, size_t size)
 {
-    return advice == MADV_DONTNEED ? gf_monitored_madvise(address, size, advice)
-                                   : (int)syscall(SYS_madvise, address, size, advice);
+    __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
+    if (gf_monitored_mmap(address, size, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                          0) == MAP_FAILED)
+        return -1;
+    gf_mappings_apply_policy(address, size);
+    return 0;
+}
+
+static int purge(void *address, size_t size)
+{
+    const int result = gf_monitored_madvise(address, size, MADV_DONTNEED);
+
+    return gf_unlikely(result != 0 && errno == EINVAL) ? purge_locked(address, size) : result;
 }
 
 int gf_heap_madvise(void *address, size_t size, int advice)
@@ -96,12 +114,8 @@ int gf_heap_madvise(void *address, size_t size, int advice)
     const bool purges = advice == MADV_DONTNEED || advice == MADV_FREE;
     const enum gf_slowpath_part part = purges ? gf_slowpath_purge : gf_slowpath_map;
     const struct gf_slowpath_mark mark = gf_slowpath_begin(part);
-    int result = advise(address, size, advice);
-
-    /* A program may free a block that it has locked. */
-    if (gf_unlikely(result != 0 && purges && errno == EINVAL) &&
-        syscall(SYS_munlock, address, size) == 0)
-        result = advise(address, size, advice);
+    const int result = advice == MADV_DONTNEED ? purge(address, size)
+                                               : (int)syscall(SYS_madvise, address, size, advice);
 
     if (result == 0 && advice == MADV_FREE)
         gf_add_relaxed(&gf_page_counts.lazily_freed, size);

@@ -26,18 +26,23 @@
 #define STEP_MAX (4 * MIB)
 
 static struct {
-    _Atomic bool busy;          /* a thread purges pages of jemalloc */
-    _Atomic bool watched;       /* an engine of this process checks regularly */
-    void (*_Atomic wake)(void); /* wakes the engine once; NULL: it is awake */
-    _Atomic bool limited;       /* the address space is limited */
-    uint64_t start, most;       /* the limits without such a limit */
-    bool retains;               /* jemalloc's opt_retain without such a limit */
+    _Atomic bool busy;                     /* a thread purges pages of jemalloc */
+    _Atomic bool watched;                  /* an engine of this process checks regularly */
+    void (*_Atomic wake)(void);            /* wakes the engine once; NULL: it is awake */
+    _Atomic bool limited_as, limited_data; /* RLIMIT_AS or RLIMIT_DATA is finite */
+    uint64_t start, most;                  /* the limits without such a limit */
+    bool retains;                          /* jemalloc's opt_retain without such a limit */
     _Atomic uint64_t purges, excess_purged;
 } reclaim;
 
+static bool is_limited(void)
+{
+    return gf_load_relaxed(&reclaim.limited_as) || gf_load_relaxed(&reclaim.limited_data);
+}
+
 static void begin_budget(uint64_t start, uint64_t most)
 {
-    const bool limited = gf_load_relaxed(&reclaim.limited);
+    const bool limited = is_limited();
 
     reclaim.start = start;
     reclaim.most = most;
@@ -120,13 +125,15 @@ bool gf_reclaim_all(void)
 
 void gf_reclaim_init(bool managed)
 {
-    struct rlimit space;
+    static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
+    struct rlimit limit;
 
     reclaim.retains = je_opt_retain;
     gf_store_relaxed(&gf_budget.unmanaged, !managed);
     begin_budget(je_opt_dirty_decay_ms == 0 ? 0 : START_ALONE, 0);
-    if (getrlimit(RLIMIT_AS, &space) == 0)
-        gf_reclaim_limit_space(space.rlim_cur);
+    for (size_t i = 0; i < GF_ARRAY_LEN(resources); i++)
+        if (getrlimit((__rlimit_resource_t)resources[i], &limit) == 0)
+            gf_reclaim_limit(resources[i], limit.rlim_cur);
 }
 
 bool gf_reclaim_managed(void)
@@ -134,17 +141,20 @@ bool gf_reclaim_managed(void)
     return !gf_load_relaxed(&gf_budget.unmanaged);
 }
 
-void gf_reclaim_limit_space(uint64_t limit)
+void gf_reclaim_limit(int resource, uint64_t soft)
 {
-    const bool limited = limit != RLIM_INFINITY;
+    const bool before = is_limited();
 
-    if (limited == gf_load_relaxed(&reclaim.limited))
+    if (resource == RLIMIT_AS)
+        gf_store_relaxed(&reclaim.limited_as, soft != RLIM_INFINITY);
+    else if (resource == RLIMIT_DATA)
+        gf_store_relaxed(&reclaim.limited_data, soft != RLIM_INFINITY);
+    if (is_limited() == before)
         return;
-    gf_store_relaxed(&reclaim.limited, limited);
     /* jemalloc reads this variable at each purge. */
-    __atomic_store_n(&je_opt_retain, !limited && reclaim.retains, __ATOMIC_RELAXED);
+    __atomic_store_n(&je_opt_retain, before && reclaim.retains, __ATOMIC_RELAXED);
     begin_budget(reclaim.start, reclaim.most);
-    if (limited)
+    if (!before)
         gf_reclaim_all();
 }
 

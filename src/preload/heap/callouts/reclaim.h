@@ -32,10 +32,11 @@ void gf_reclaim_init(bool managed);
 bool gf_reclaim_managed(void);
 
 /*
- * Called with the soft limit of the address space, at the start and when it changes. While there is
- * a limit, the heap keeps nothing, and unmaps what it purges. Keeps errno.
+ * Called with a soft limit at the start and when it changes: RLIMIT_AS or RLIMIT_DATA. The kernel
+ * counts free memory, too. So while there is such a limit, the heap keeps nothing, and unmaps what it
+ * purges. Other limits are ignored. Keeps errno.
  */
-void gf_reclaim_limit_space(uint64_t limit);
+void gf_reclaim_limit(int resource, uint64_t soft);
 
 /*
  * Called in a forked child, after jemalloc's locks were initialised. Purges free memory that the

@@ -25,6 +25,7 @@
 WRAPS(void, malloc_mutex_lock_slow, void *mutex);
 WRAPS(void *, arena_new, void *tsdn, unsigned index, const void *config);
 WRAPS(void *, tsd_fetch_slow, void *tsd, bool minimal);
+WRAPS(bool, tsd_tcache_enabled_data_init, void *tsd);
 WRAPS(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
       unsigned class, bool *ret_success);
 WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
@@ -166,12 +167,31 @@ void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned
     return ret;
 }
 
+static __thread bool palloc_failed;
+
 void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
                              void *tcache)
 {
     FRAMED(gf_slowpath_memalign, size, zero ? size : 0, ret,
            void *ret = __real_je_arena_palloc(tsdn, arena, size, alignment, zero, tcache));
+    if (gf_unlikely(!ret))
+        palloc_failed = true;
     return ret;
+}
+
+/*
+ * Makes a new thread's cache. jemalloc ignores that there is no memory for it, and would then write
+ * to address NULL. Such a thread gets no cache.
+ */
+bool __wrap_je_tsd_tcache_enabled_data_init(void *tsd)
+{
+    palloc_failed = false;
+    const bool error = __real_je_tsd_tcache_enabled_data_init(tsd);
+    if (gf_unlikely(palloc_failed)) {
+        je_tsd_tls.tcache_enabled = false;
+        je_tsd_slow_update(tsd);
+    }
+    return error;
 }
 
 void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_size, size_t size,
