@@ -145,10 +145,11 @@ struct gf_heap_ops {
     void (*retained)(struct gf_heap_retained *ret); /* fast: only reads some variables */
     /*
      * The caller promises to watch the headroom, and to call purge_unused from time to time, until
-     * the process ends or forks. In return the heap keeps more. Once after each call of this
-     * function, the heap calls `wake`, from within malloc or free, as soon as it keeps 32 MiB.
+     * the process ends or forks. In return the heap keeps more, but less if the first call passes
+     * little headroom. Once after each call of this function, the heap calls `wake`, from within
+     * malloc or free, as soon as it keeps 32 MiB.
      */
-    void (*watch_retained)(void (*wake)(void));
+    void (*watch_retained)(void (*wake)(void), uint64_t headroom);
     /* Returns all free memory to the kernel. Returns false if there was none. */
     bool (*purge)(void);
     /* Returns the memory that exceeds the limit now, although the program makes no call. */

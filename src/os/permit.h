@@ -13,6 +13,7 @@
 enum gf_permit {
     /* These calls only read. */
     gf_permit_mincore,
+    gf_permit_msync,       /* with MS_INVALIDATE, on private memory */
     gf_permit_move_pages,  /* without target nodes */
     gf_permit_read_memory, /* process_vm_readv of the process itself */
     /* process_vm_writev of the process itself, which a copy uses if the program handles faults. */

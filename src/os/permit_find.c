@@ -38,6 +38,9 @@ static void make_call(enum gf_permit call, struct trial *trial)
     case gf_permit_mincore:
         syscall(SYS_mincore, page, 1UL, &present);
         break;
+    case gf_permit_msync:
+        syscall(SYS_msync, page, 1UL, MS_INVALIDATE);
+        break;
     case gf_permit_move_pages:
         syscall(SYS_move_pages, 0, 1UL, &page, NULL, &status, 0);
         break;

@@ -64,6 +64,12 @@ bool gf_heap_unmaps(void)
     return false;
 }
 
+void gf_heap_limit(int resource, uint64_t soft)
+{
+    (void)resource;
+    (void)soft;
+}
+
 void gf_arenas_share_main(void)
 {
 }

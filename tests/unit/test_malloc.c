@@ -71,7 +71,7 @@ static long faults(void)
 static void a_large_buffer_faults_in_once(void **state)
 {
     (void)state;
-    gf_heap_ops()->watch_retained(NULL); /* as with an engine */
+    gf_heap_ops()->watch_retained(NULL, UINT64_MAX); /* as with an engine */
     long first = 0;
     const long start = faults();
     for (int round = 0; round < 20; round++) {

@@ -99,11 +99,11 @@ static void keeps_the_start_budget(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         fill(64 * MIB);
-        assert_true(retained().max_bytes <= 8 * MIB);
-        assert_int_equal(retained().limit, 8 * MIB);
+        assert_true(retained().max_bytes <= 7 * MIB);
+        assert_int_equal(retained().limit, 7 * MIB);
         fill_small(64 * MIB);
-        assert_true(retained().max_bytes <= 8 * MIB);
-        assert_true(free_pages() >= 6 * MIB); /* they are not purged all at once */
+        assert_true(retained().max_bytes <= 7 * MIB);
+        assert_true(free_pages() >= 5 * MIB); /* they are not purged all at once */
     }
 }
 
@@ -265,7 +265,7 @@ static void keeps_nothing_under_a_limit_of_the_address_space(void **state)
     gf_reclaim_limit(RLIMIT_AS, RLIM_INFINITY);
     assert_true(je_opt_retain);
     fill(64 * MIB);
-    assert_int_equal(retained().max_bytes, 8 * MIB);
+    assert_true(retained().max_bytes >= 4 * MIB);
 }
 
 static unsigned wakes;
@@ -281,15 +281,15 @@ static void wakes_the_engine_once(void **state)
     (void)state;
     const struct gf_heap_ops *ops = gf_heap_ops();
     ops->purge();
-    ops->watch_retained(count_wake);
+    ops->watch_retained(count_wake, UINT64_MAX);
     fill(8 * MIB);
-    ops->watch_retained(count_wake);
+    ops->watch_retained(count_wake, UINT64_MAX);
     fill(14 * MIB);
     assert_int_equal(wakes, 0);
     for (int i = 0; i < 4; i++)
         fill(64 * MIB);
     assert_int_equal(wakes, 1);
-    ops->watch_retained(count_wake);
+    ops->watch_retained(count_wake, UINT64_MAX);
     fill(48 * MIB);
     assert_int_equal(wakes, 2);
 }
@@ -298,7 +298,7 @@ static void wakes_the_engine_once(void **state)
 static void an_engine_earns(void **state)
 {
     (void)state;
-    assert_int_equal(retained().start, 64 * MIB);
+    assert_int_equal(retained().start, 60 * MIB);
     for (int i = 0; i < 3; i++)
         fill(200 * MIB);
     assert_true(retained().limit >= 200 * MIB && retained().max_bytes >= 200 * MIB);

@@ -76,7 +76,8 @@ static uint64_t check_kept(uint64_t now_ns)
     struct gf_heap_retained retained;
 
     heap->purge_unused();
-    heap->watch_retained(wake_up); /* asks for the next wake-up before reading what is kept */
+    heap->watch_retained(
+        wake_up, GF_HEADROOM_UNKNOWN); /* asks for the next wake-up before reading what is kept */
     heap->retained(&retained);
     watch.resting = retained.max_bytes < GF_RECLAIM_LITTLE;
     if (watch.resting) {
@@ -98,10 +99,13 @@ void gf_memory_watch_start(void)
 {
     const struct gf_heap_ops *heap = gf_process.preload->heap;
 
-    if (heap->watch_retained && gf_process.preload->options->mode == gf_mode_on)
-        heap->watch_retained(wake_up);
-    else
+    if (heap->watch_retained && gf_process.preload->options->mode == gf_mode_on) {
+        struct gf_reclaim_reading now;
+        read_files(&now);
+        heap->watch_retained(wake_up, now.headroom.bytes);
+    } else {
         watch.next_ns = UINT64_MAX;
+    }
 }
 
 uint64_t gf_memory_watch_check(uint64_t now_ns)

@@ -196,10 +196,10 @@ static void free_block(word_t *word, uintptr_t start, size_t size)
     gf_store_relaxed(word, 0);
     gf_sub_relaxed(&live.blocks, 1);
     count_live(size, 0);
-    if (gf_big_is_locked(start, size))
-        gf_big_unmap(start, size); /* so that the lock ends with the block, as in glibc */
-    else
+    if (gf_big_renew(start, size))
         gf_pool_put(start, size);
+    else
+        gf_big_unmap(start, size);
     gf_reclaim_check(gf_reclaim_mappings);
 }
 

@@ -6,6 +6,7 @@
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
+#include "preload/heap/pages/presence.h"
 #include "preload/heap/timing/slowpath.h"
 
 #include <errno.h>
@@ -87,7 +88,7 @@ void gf_big_mapped(uintptr_t start, size_t size)
 
     gf_mappings_add(start, size);
     gf_mappings_apply_policy((void *)start, size);
-    gf_huge_mapped((void *)start, size, PROT_READ | PROT_WRITE);
+    gf_huge_mapped((void *)start, size);
     gf_slowpath_end(&mark, gf_slowpath_map, 0);
 }
 
@@ -127,11 +128,20 @@ bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
     return moved;
 }
 
-/* For private memory, the system call has no other effect than this check. */
-bool gf_big_is_locked(uintptr_t start, size_t size)
+/* For private memory, msync has no other effect than this check. */
+static bool is_locked(uintptr_t start, size_t size)
 {
-    return !gf_permit_sealed() && syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 &&
-           errno == EBUSY;
+    return gf_presence_allowed() && gf_permit(gf_permit_msync) &&
+           syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 && errno == EBUSY;
+}
+
+bool gf_big_renew(uintptr_t start, size_t size)
+{
+    if (is_locked(start, size) || syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    syscall(SYS_madvise, start, size, MADV_DOFORK);
+    syscall(SYS_madvise, start, size, MADV_KEEPONFORK); /* Linux 4.14 */
+    return true;
 }
 
 void gf_big_unmap(uintptr_t start, size_t size)

@@ -27,8 +27,12 @@ int gf_big_grow(uintptr_t start, size_t before, size_t after);
  */
 bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after);
 
-/* Whether the program has locked a part of the mapping (mlock, mlockall). */
-bool gf_big_is_locked(uintptr_t start, size_t size);
+/*
+ * Prepares the mapping of a freed block for another block: undoes what the program may have set for
+ * the pages of its block (mprotect, madvise about forks). Returns false if the mapping must be
+ * unmapped, because pages are locked: in glibc, too, the lock ends with the block.
+ */
+bool gf_big_renew(uintptr_t start, size_t size);
 
 /* Unmaps a recorded mapping, or a part of it. If the kernel refuses, only removes the pages. */
 void gf_big_unmap(uintptr_t start, size_t size);

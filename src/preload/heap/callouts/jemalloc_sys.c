@@ -3,7 +3,6 @@
 
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
 #include "preload/heap/pages/page_counts.h"
 #include "preload/heap/timing/slowpath.h"
@@ -57,7 +56,6 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
     if (mapped != MAP_FAILED) {
         gf_mappings_add((uintptr_t)mapped, size);
         gf_mappings_apply_policy(mapped, size);
-        gf_huge_mapped(mapped, size, protection);
     }
     gf_slowpath_end(&mark, gf_slowpath_map, size);
     errno = error;

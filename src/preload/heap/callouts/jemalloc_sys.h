@@ -3,8 +3,7 @@
  * jemalloc calls these functions for its system calls (jemalloc.syms). Calls that remove pages are
  * visible to registration caches (monitored_call.h). The others bypass libc, because a lock of
  * jemalloc may be held. All functions here keep errno. So free keeps errno, as glibc's free does,
- * and need not save it on the fast path. A new mapping is recorded, and gets its memory policy and
- * huge pages.
+ * and need not save it on the fast path. A new mapping is recorded, and gets its memory policy.
  */
 #ifndef GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_SYS_H
 #define GF_PRELOAD_HEAP_CALLOUTS_JEMALLOC_SYS_H

@@ -13,10 +13,16 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-#define START_ENGINE (64 * MIB)
-#define START_ALONE (8 * MIB)
+/*
+ * The start budgets, and what a forked child of a process with an engine may earn. docs/safety.md
+ * promises slightly more, for jemalloc's own data and the caches of threads.
+ */
+#define START_ENGINE (60 * MIB)
+#define START_ALONE (7 * MIB)
 #define START_CHILD (4 * MIB)
-#define CHILD_MOST (64 * MIB) /* what a forked child of a process with an engine may earn */
+#define CHILD_MOST (56 * MIB)
+/* An engine's start budget is at most this part of the headroom. */
+#define START_SHARE 16
 /* The engine is woken when the heap keeps this much. Below that, it need not watch. */
 #define LITTLE (32 * MIB)
 /* A forked child purges inherited free pages of jemalloc if there are at least this many bytes. */
@@ -179,10 +185,12 @@ void gf_reclaim_in_child(bool may_lock)
     errno = error;
 }
 
-void gf_reclaim_watch(void (*wake)(void))
+void gf_reclaim_watch(void (*wake)(void), uint64_t headroom)
 {
+    const uint64_t most = gf_max(gf_min(headroom / START_SHARE, START_ENGINE), START_ALONE);
+
     if (!gf_exchange_relaxed(&reclaim.watched, true))
-        begin_budget(reclaim.start ? START_ENGINE : 0, INT64_MAX);
+        begin_budget(reclaim.start ? most : 0, INT64_MAX);
     gf_store_release(&reclaim.wake, wake);
     gf_store_relaxed(&gf_budget.check_at,
                      gf_min(gf_load_relaxed(&gf_budget.start), (int64_t)LITTLE - 1));

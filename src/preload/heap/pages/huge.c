@@ -149,13 +149,12 @@ static bool try_one(uintptr_t page)
     return good;
 }
 
-void gf_huge_mapped(void *start, size_t size, int protection)
+void gf_huge_mapped(void *start, size_t size)
 {
     const uintptr_t begin = (uintptr_t)start, end = begin + size;
     const uintptr_t page = (begin + GF_HUGE_PAGE - 1) & ~(uintptr_t)(GF_HUGE_PAGE - 1);
 
-    if (gf_likely(size < GF_HUGE_MIN || !huge.on) || !(protection & PROT_WRITE) ||
-        gf_load_relaxed(&huge.stopped))
+    if (gf_likely(size < GF_HUGE_MIN || !huge.on) || gf_load_relaxed(&huge.stopped))
         return;
     gf_add_relaxed(&huge.asked, size);
     if (page + GF_HUGE_PAGE <= end && try_one(page) && !gf_load_relaxed(&huge.stopped) &&

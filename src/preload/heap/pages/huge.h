@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Advises transparent huge pages for the heap's large mappings, if the system's setting is madvise
- * and the profile favours throughput. This process stops advising if the kernel takes long to find
+ * Advises transparent huge pages for big blocks (callouts/big.h), if the system's setting is madvise
+ * and the profile favours throughput. Smaller blocks get no advice: many threads that use a little of
+ * each huge page would use more memory. This process stops advising if the kernel takes long to find
  * huge pages, or finds too few.
  */
 #ifndef GF_PRELOAD_HEAP_PAGES_HUGE_H
@@ -11,10 +12,7 @@
 #include "config/options.h"
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)
-/*
- * Smaller mappings get no advice. Only a large heap or a large block leads to a mapping of this
- * size.
- */
+/* Smaller blocks get no advice. */
 #define GF_HUGE_MIN ((size_t)16 << 20)
 
 /*
@@ -23,8 +21,8 @@
  */
 void gf_huge_init(enum gf_profile profile);
 
-/* Called for a new mapping, with jemalloc's locks held. May change errno. */
-void gf_huge_mapped(void *start, size_t size, int protection);
+/* Called for the mapping of a big block. The caller holds no lock. May change errno. */
+void gf_huge_mapped(void *start, size_t size);
 
 /*
  * Called for a mapping that has grown. If it had advice, the new part has it, too. A mapping that
