@@ -76,9 +76,11 @@ static uint64_t check_kept(uint64_t now_ns)
     struct gf_heap_retained retained;
 
     heap->purge_unused();
-    heap->watch_retained(
-        wake_up, GF_HEADROOM_UNKNOWN); /* asks for the next wake-up before reading what is kept */
     heap->retained(&retained);
+    if (retained.max_bytes < GF_RECLAIM_LITTLE) {
+        heap->watch_retained(wake_up, GF_HEADROOM_UNKNOWN);
+        heap->retained(&retained); /* the heap may have kept more before this request */
+    }
     watch.resting = retained.max_bytes < GF_RECLAIM_LITTLE;
     if (watch.resting) {
         gf_reclaim_rest(&watch.reclaim);

@@ -48,7 +48,7 @@ uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)
     const int64_t earned = gf_min(rise, gf_load_relaxed(&budget->most));
     const int64_t room = gf_max(peak - gf_load_relaxed(&budget->live), 0) + start;
 
-    return (uint64_t)gf_min(gf_max(start, earned), room);
+    return (uint64_t)gf_min(start + earned, room);
 }
 
 uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns)

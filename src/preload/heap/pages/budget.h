@@ -2,8 +2,8 @@
 /*
  * How much freed memory the heap keeps: the free pages of jemalloc and the pool of kept mappings
  * together. A process may keep the start budget. A process with an engine, or a child of such a
- * process, may keep more if its memory comes back: what it keeps is the largest rise of live memory
- * after a fall, in the last two windows of 10 seconds. A first climb earns nothing. Live and kept
+ * process, may also keep memory that comes back: as much as the largest rise of live memory after a
+ * fall, in the last two windows of 10 seconds. A first climb earns nothing. Live and kept
  * memory together never exceed the highest live memory of these windows by more than the start
  * budget.
  *
