@@ -116,12 +116,53 @@ static void earnings_have_a_limit(void **state)
     use(300);
     leave(300);
     assert_int_equal(allowed(), 4 + 64);
+}
+
+/* A process without an engine earns what glibc would keep, or an eighth of its live memory. */
+static void earnings_without_an_engine(void **state)
+{
+    (void)state;
     gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
     use(300);
     leave(300);
     use(300);
-    leave(300);
+    leave(100);
+    use(100);
+    leave(60);
+    assert_int_equal(allowed(), 8 + 240 / 8);
+    leave(240);
     assert_int_equal(allowed(), 8);
+}
+
+static void keeps_as_much_as_glibc(void **state)
+{
+    (void)state;
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    for (int i = 0; i < 2; i++) {
+        use(16);
+        leave(16);
+        gf_budget_freed_block(&budget, 16 * MIB);
+    }
+    assert_int_equal(allowed(), 8 + 16);
+    use(16);
+    use(16);
+    leave(32); /* glibc returns the top of its heap from 32 MiB on */
+    assert_int_equal(allowed(), 8);
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    for (int i = 0; i < 2; i++) {
+        use(40);
+        leave(40);
+        gf_budget_freed_block(&budget, 40 * MIB);
+    }
+    assert_int_equal(allowed(), 8);
+    gf_store_relaxed(&budget.trim, -1); /* a forked child */
+    gf_budget_begin(&budget, 4 * MIB, 0, now_ns);
+    for (int i = 0; i < 2; i++) {
+        use(16);
+        leave(16);
+        gf_budget_freed_block(&budget, 16 * MIB);
+    }
+    assert_int_equal(allowed(), 4);
 }
 
 static void the_excess_is_of_pages_and_mappings_together(void **state)
@@ -148,6 +189,8 @@ int main(void)
         cmocka_unit_test_setup(an_old_fall_earns_nothing, begin),
         cmocka_unit_test_setup(live_and_kept_stay_below_the_peak, begin),
         cmocka_unit_test_setup(earnings_have_a_limit, begin),
+        cmocka_unit_test_setup(earnings_without_an_engine, begin),
+        cmocka_unit_test_setup(keeps_as_much_as_glibc, begin),
         cmocka_unit_test_setup(the_excess_is_of_pages_and_mappings_together, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,7 @@ static void free_block(word_t *word, uintptr_t start, size_t size)
     gf_store_relaxed(word, 0);
     gf_sub_relaxed(&live.blocks, 1);
     count_live(size, 0);
+    gf_budget_freed_block(&gf_budget, size);
     if (gf_big_renew(start, size))
         gf_pool_put(start, size);
     else

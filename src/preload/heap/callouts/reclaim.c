@@ -134,7 +134,6 @@ void gf_reclaim_init(bool managed)
     static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
     struct rlimit limit;
 
-    reclaim.retains = je_opt_retain;
     gf_store_relaxed(&gf_budget.unmanaged, !managed);
     begin_budget(je_opt_dirty_decay_ms == 0 ? 0 : START_ALONE, 0);
     for (size_t i = 0; i < GF_ARRAY_LEN(resources); i++)
@@ -157,8 +156,8 @@ void gf_reclaim_limit(int resource, uint64_t soft)
         gf_store_relaxed(&reclaim.limited_data, soft != RLIM_INFINITY);
     if (is_limited() == before)
         return;
-    /* jemalloc reads this variable at each purge. */
-    __atomic_store_n(&je_opt_retain, before && reclaim.retains, __ATOMIC_RELAXED);
+    if (!before)
+        __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
     begin_budget(reclaim.start, reclaim.most);
     if (!before)
         gf_reclaim_all();
@@ -174,6 +173,7 @@ void gf_reclaim_in_child(bool may_lock)
     gf_store_relaxed(&reclaim.busy, false);
     gf_store_relaxed(&reclaim.watched, false);
     gf_store_relaxed(&reclaim.wake, NULL);
+    gf_store_relaxed(&gf_budget.trim, -1);
     begin_budget(gf_min(reclaim.start, START_CHILD), earns ? CHILD_MOST : 0);
     if (may_lock) {
         while (gf_pool_drop(UINT64_MAX))

@@ -43,8 +43,9 @@ extern int je_init_system_thp_mode;
 extern uint8_t je_sz_size2index_tab[];
 extern size_t je_sz_index2size_tab[];
 /*
- * Whether jemalloc keeps the addresses of purged pages mapped. jemalloc reads it at each purge;
- * write it atomically.
+ * Whether jemalloc keeps the addresses of purged pages mapped. jemalloc reads it at each purge, so it
+ * is written atomically. It may become false at any time, but never true again: jemalloc would merge
+ * extents of two arenas that it has mapped meanwhile.
  */
 extern bool je_opt_retain;
 /* Whether jemalloc runs background threads, which MALLOC_CONF can enable. Read it atomically. */

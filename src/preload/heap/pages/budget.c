@@ -37,6 +37,14 @@ static void rotate(struct gf_budget *budget, uint64_t now_ns)
     gf_store_relaxed(&budget->bottom, live); /* an earlier fall earns nothing in this window */
 }
 
+static int64_t earned_alone(struct gf_budget *budget, int64_t rise)
+{
+    const int64_t live = gf_load_relaxed(&budget->live), trim = gf_load_relaxed(&budget->trim);
+    const int64_t fall = gf_load_relaxed(&budget->top) - live;
+
+    return fall < trim ? gf_min(rise, trim) : gf_min(rise, live / 8);
+}
+
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)
 {
     rotate(budget, now_ns);
@@ -45,10 +53,11 @@ uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)
         gf_max(gf_load_relaxed(&budget->rise[0]), gf_load_relaxed(&budget->rise[1]));
     const int64_t peak =
         gf_max(gf_load_relaxed(&budget->peak[0]), gf_load_relaxed(&budget->peak[1]));
-    const int64_t earned = gf_min(rise, gf_load_relaxed(&budget->most));
+    const int64_t most = gf_load_relaxed(&budget->most);
+    const int64_t earned = most ? gf_min(rise, most) : earned_alone(budget, rise);
     const int64_t room = gf_max(peak - gf_load_relaxed(&budget->live), 0) + start;
 
-    return (uint64_t)gf_min(start + earned, room);
+    return start ? (uint64_t)gf_min(start + earned, room) : 0;
 }
 
 uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns)

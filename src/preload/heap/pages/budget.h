@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How much freed memory the heap keeps: the free pages of jemalloc and the pool of kept mappings
- * together. A process may keep the start budget. A process with an engine, or a child of such a
- * process, may also keep memory that comes back: as much as the largest rise of live memory after a
- * fall, in the last two windows of 10 seconds. A first climb earns nothing. Live and kept
- * memory together never exceed the highest live memory of these windows by more than the start
- * budget.
+ * together. A process may keep the start budget. It may also keep memory that comes back, as much as
+ * the largest rise of live memory after a fall, in the last two windows of 10 seconds. A first climb
+ * earns nothing. Live and kept memory together never exceed the highest live memory of these windows
+ * by more than the start budget.
+ *
+ * A process without an engine cannot return memory while it sleeps. It earns at most an eighth of its
+ * live memory, so nothing once it has freed everything. It also earns what glibc's malloc would keep:
+ * less than twice the largest freed block of up to 32 MiB, if it has not freed more than that.
  *
  * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
  * Concurrent updates may make a peak or a rise slightly too small.
@@ -17,6 +20,8 @@
 #include "base/base.h"
 
 #define GF_BUDGET_WINDOW_NS UINT64_C(10000000000)
+/* glibc unmaps larger blocks at once. */
+#define GF_BUDGET_MAPPED_MAX ((size_t)32 << 20)
 
 struct gf_budget {
     _Alignas(64) _Atomic int64_t live; /* bytes of pages in blocks and slabs */
@@ -26,8 +31,10 @@ struct gf_budget {
     _Atomic int64_t top, bottom;
     _Atomic int64_t peak[2], rise[2]; /* of the current window and of the last one */
     _Atomic uint64_t window_ns;       /* when the current window began */
-    _Atomic int64_t start, most;      /* the start budget, and the most that can be earned */
-    _Atomic bool unmanaged;           /* a user's MALLOC_CONF decides about the bytes in `heap` */
+    /* The start budget, and the most that can be earned; 0: as a process without an engine. */
+    _Atomic int64_t start, most;
+    _Atomic int64_t trim; /* twice the largest freed block, as in glibc; -1: glibc keeps nothing */
+    _Atomic bool unmanaged; /* a user's MALLOC_CONF decides about the bytes in `heap` */
 };
 extern struct gf_budget gf_budget __attribute__((visibility("hidden")));
 
@@ -57,6 +64,15 @@ static inline void gf_budget_unused(struct gf_budget *budget, size_t size)
 
     if (live < gf_load_relaxed(&budget->bottom))
         gf_store_relaxed(&budget->bottom, live);
+}
+
+/* Counts a freed block that glibc would map on its own. */
+static inline void gf_budget_freed_block(struct gf_budget *budget, size_t size)
+{
+    const int64_t trim = gf_load_relaxed(&budget->trim), twice = 2 * (int64_t)size;
+
+    if (trim >= 0 && twice > trim && size <= GF_BUDGET_MAPPED_MAX)
+        gf_store_relaxed(&budget->trim, twice);
 }
 
 /* The free bytes that the heap keeps, without those that a user's MALLOC_CONF decides about. */
