@@ -118,7 +118,7 @@ static void earnings_have_a_limit(void **state)
     assert_int_equal(allowed(), 4 + 64);
 }
 
-/* A process without an engine earns what glibc would keep, or an eighth of its live memory. */
+/* A process without an engine earns what glibc would keep, or a quarter of its live memory. */
 static void earnings_without_an_engine(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void earnings_without_an_engine(void **state)
     leave(100);
     use(100);
     leave(60);
-    assert_int_equal(allowed(), 8 + 240 / 8);
+    assert_int_equal(allowed(), 8 + 240 / 4);
     leave(240);
     assert_int_equal(allowed(), 8);
 }

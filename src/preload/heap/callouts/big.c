@@ -143,6 +143,8 @@ static void *alloc(size_t size, size_t alignment, bool zero)
     struct gf_range range;
     bool used = gf_pool_take(size, alignment, &range);
 
+    if (!used && size < GF_BIG_MIN)
+        return NULL;
     /* Counted before it is mapped, so that kept memory and the new block do not exceed the peak. */
     count_live(0, size);
     gf_reclaim_check(gf_reclaim_mappings);

@@ -20,7 +20,11 @@
 /* Called once, after jemalloc has started. on: false with MALLOC_CONF=prof:true. */
 void gf_big_init(bool on);
 
-/* Returns NULL if jemalloc must serve the block. alignment: a power of two. Keeps errno. */
+/*
+ * Returns NULL if jemalloc must serve the block. Serves blocks from GF_BIG_MIN bytes on, and others
+ * from GF_BIG_ALIGN bytes on only from the pool, so that blocks of about that size are reused.
+ * alignment: a power of two. Keeps errno.
+ */
 void *gf_big_alloc(size_t size, size_t alignment, bool zero);
 
 /* The same for the functions that take an alignment, which time the call. */

@@ -3,6 +3,7 @@
 
 #include "preload/heap/callouts/big_map.h"
 #include "preload/heap/pages/budget.h"
+#include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/lock.h"
 
 #include <pthread.h>
@@ -81,16 +82,18 @@ static void insert_at(size_t i, struct gf_range range)
 static size_t find(size_t size, size_t alignment)
 {
     /* A mapping with a larger alignment cannot move to grow. */
-    const size_t half = alignment > GF_BIG_ALIGN ? SIZE_MAX : size / 2;
+    const bool grow = alignment <= GF_BIG_ALIGN && size >= GF_BIG_MIN;
+    const size_t most = size < GF_BIG_MIN ? size + size / 4 : SIZE_MAX;
     size_t fits = count, grows = count;
 
     for (size_t i = count; i-- > 0;) {
         const size_t have = kept[i].size;
-        if (kept[i].start & (alignment - 1))
+        if (kept[i].start & (alignment - 1) || have > most)
             continue;
         if (have >= size && (fits == count || have < kept[fits].size))
             fits = i;
-        else if (have < size && have >= half && (grows == count || have > kept[grows].size))
+        else if (grow && have < size && have >= size / 2 &&
+                 (grows == count || have > kept[grows].size))
             grows = i;
     }
     return fits < count ? fits : grows;
@@ -138,7 +141,9 @@ size_t gf_pool_drop(uint64_t most)
     gf_lock_take(&lock);
     if (count) {
         const size_t size = kept[0].size;
-        const size_t left = size > most ? (size - most) & ~(GF_BIG_ALIGN - 1) : 0;
+        /* Mappings that have huge pages are cut at a boundary of huge pages. */
+        const size_t unit = size >= GF_HUGE_MIN ? GF_HUGE_PAGE : (size_t)64 << 10;
+        const size_t left = size > most ? (size - most) & ~(unit - 1) : 0;
         range = left ? cut_at(0, left) : remove_at(0);
     }
     gf_lock_give(&lock);

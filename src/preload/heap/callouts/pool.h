@@ -10,7 +10,7 @@
 #include "abi/heap_api.h"
 
 #define GF_BIG_ALIGN ((size_t)2 << 20)
-/* Blocks from this size on are served by the store, and mappings from this size on are kept. */
+/* Blocks from this size on are served by the store. */
 #define GF_BIG_MIN ((size_t)4 << 20)
 
 /* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
@@ -21,7 +21,8 @@ void gf_pool_in_child(void);
 /*
  * Takes the kept mapping with the least waste that has at least `size` bytes; what it has beyond
  * that stays in the pool if it is large enough. If there is none, takes the largest mapping that has
- * half of `size`, for the caller to grow. Returns false if there is neither.
+ * half of `size`, for the caller to grow. Returns false if there is neither. For less than GF_BIG_MIN
+ * bytes, takes only a mapping that wastes little.
  */
 bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret);
 

@@ -156,13 +156,13 @@ void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
            __real_je_arena_decay(tsdn, arena, background, all && !gf_reclaim_managed()));
 }
 
-/* Called for blocks that threads do not cache; from GF_BIG_MIN bytes on, the store has them. */
+/* Called for blocks that threads do not cache. */
 void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned class, bool zero)
 {
     void *ret = NULL;
 
     FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_malloc, size, zero ? size : 0, ret,
-           if (size >= GF_BIG_MIN) ret = gf_big_alloc(size, GF_BIG_ALIGN, zero);
+           if (size >= GF_BIG_ALIGN) ret = gf_big_alloc(size, GF_BIG_ALIGN, zero);
            if (!ret) ret = __real_je_arena_malloc_hard(tsdn, arena, size, class, zero));
     return ret;
 }

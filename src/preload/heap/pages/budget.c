@@ -42,7 +42,7 @@ static int64_t earned_alone(struct gf_budget *budget, int64_t rise)
     const int64_t live = gf_load_relaxed(&budget->live), trim = gf_load_relaxed(&budget->trim);
     const int64_t fall = gf_load_relaxed(&budget->top) - live;
 
-    return fall < trim ? gf_min(rise, trim) : gf_min(rise, live / 8);
+    return fall < trim ? gf_min(rise, trim) : gf_min(rise, live / 4);
 }
 
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)

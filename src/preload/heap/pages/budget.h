@@ -6,7 +6,7 @@
  * earns nothing. Live and kept memory together never exceed the highest live memory of these windows
  * by more than the start budget.
  *
- * A process without an engine cannot return memory while it sleeps. It earns at most an eighth of its
+ * A process without an engine cannot return memory while it sleeps. It earns at most a quarter of its
  * live memory, so nothing once it has freed everything. It also earns what glibc's malloc would keep:
  * less than twice the largest freed block of up to 32 MiB, if it has not freed more than that.
  *
