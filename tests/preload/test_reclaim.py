@@ -17,9 +17,9 @@ _spec.loader.exec_module(bench)
 SIZES = types.SimpleNamespace(limit=768, kept=480, live=96, rate=1024)
 
 
-def squeeze(**how):
+def squeeze(preload=PRELOAD, **how):
     try:
-        return bench.squeeze(PRELOAD, SIM_DIR, SIZES, patience=30, **how)
+        return bench.squeeze(preload, SIM_DIR, SIZES, patience=30, **how)
     except bench.NoGroup as error:
         return pytest.skip(str(error))
 
@@ -29,7 +29,8 @@ def test_retaining_for_ever_gets_a_process_killed():
     with open("/proc/swaps", encoding="ascii") as file:
         if len(file.readlines()) > 1:
             pytest.skip("this machine swaps instead")
-    keeper, taker, _ = squeeze(MALLOC_CONF="dirty_decay_ms:-1")
+    keeper, taker, _ = squeeze("libjemalloc.so.2", cuda=False,
+                               MALLOC_CONF="dirty_decay_ms:-1,muzzy_decay_ms:-1,oversize_threshold:0")
     assert -9 in (keeper, taker)
 
 

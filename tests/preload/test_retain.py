@@ -42,55 +42,55 @@ def settings_of(heap):
     return {row["name"]: row for row in heap["settings"]}
 
 
-def test_an_idle_program_frees_lazily(feed, tmp_path):  # noqa: F811
+def test_a_program_with_an_engine_keeps_what_comes_back(feed, tmp_path):  # noqa: F811
     report = tmp_path / "r.json"
     found = told(feed, """
     start()
     time.sleep(0.2)
-    since = time.monotonic()
-    fill(64)
-    say["busy"] = lazy() if time.monotonic() - since < 0.5 else 0 # or it was preempted
-    end = time.monotonic() + 8
-    while lazy() < 60 << 20 and time.monotonic() < end:
-        time.sleep(0.2)
-    say["idle"] = lazy()
+    for _ in range(3):
+        fill(160)
+    say["lazy"] = lazy()
     time.sleep(0.6)
 """, GPUFEED_REPORT=report)
-    assert found["busy"] < 60 * MIB <= found["idle"]
+    assert found["lazy"] == 0
     heap = heap_of(report)
-    assert heap["retained"]["managed"] and heap["retained"]["max_bytes"] >= 60 * MIB
-    assert heap["watch"]["purges"] == 0 and heap["retained"]["purged_bytes"] < MIB
-    assert heap["retained"]["lazily_freed_bytes"] >= 60 * MIB and heap["watch"]["lazy_frees"] >= 1
+    assert heap["retained"]["managed"] and 150 * MIB <= heap["retained"]["max_bytes"] <= 240 * MIB
+    assert heap["retained"]["dirty_limit_bytes"] >= heap["retained"]["max_bytes"]
+    assert heap["retained"]["unused_bytes"] == heap["retained"]["lazy_frees"] == 0
+    assert heap["watch"]["purges"] == 0 and heap["watch"]["readings"] >= 1 and heap["watch"]["lazy_frees"] == 0
     assert heap["watch"]["headroom_bytes"] >= heap["watch"]["min_headroom_bytes"] > 0
     assert heap["watch"]["headroom_source"] != "nothing"
 
 
-@pytest.mark.parametrize("profile,decay", [("training", "10000"), ("inference", "2000")])
-def test_settings_say_why(feed, tmp_path, profile, decay):  # noqa: F811
+def test_settings_say_why(feed, tmp_path):  # noqa: F811
     report = tmp_path / "r.json"
-    feed("start()", GPUFEED_REPORT=report, GPUFEED_PROFILE=profile)
+    feed("start()", GPUFEED_REPORT=report)
     settings = settings_of(heap_of(report))
-    assert settings["dirty_decay_ms"]["value"] == decay
+    assert settings["dirty_decay_ms"]["value"] == "-1" and settings["muzzy_decay_ms"]["value"] == "0"
     assert all(row["from"] == "gpufeed" and row["reason"] for row in settings.values())
 
 
 def test_a_users_setting_wins_key_by_key(feed, tmp_path):  # noqa: F811
+    """jemalloc's decay then decides about its free pages, but the pressure watch goes on."""
     report = tmp_path / "r.json"
-    found = told(feed, """
+    told(feed, """
     start()
-    fill(64)
-    time.sleep(2.5)
-    say["lazy"] = lazy()
-""", GPUFEED_REPORT=report, MALLOC_CONF="dirty_decay_ms:-1,tcache_max:65536")
+    blocks = [libc.malloc(1 << 20) for _ in range(96)]
+    for block in blocks:
+        ctypes.memset(block, 1, 1 << 20)
+    for block in blocks:
+        libc.free(ctypes.c_void_p(block))
+    time.sleep(1.5)
+""", GPUFEED_REPORT=report, MALLOC_CONF="dirty_decay_ms:9999,tcache_max:65536")
     heap = heap_of(report)
     settings = settings_of(heap)
     theirs = {name for name, row in settings.items() if row["from"] == "MALLOC_CONF"}
     assert theirs == {"dirty_decay_ms", "tcache_max"}
-    assert settings["dirty_decay_ms"]["value"] == "-1"
+    assert settings["dirty_decay_ms"]["value"] == "9999"
     assert settings["tcache_max"]["value"] == "65536"
-    assert settings["muzzy_decay_ms"]["value"] == "-1"
-    assert not heap["retained"]["managed"] and heap["watch"] is None and found["lazy"] == 0
-    assert heap["retained"]["lazy_frees"] == 0
+    assert settings["muzzy_decay_ms"]["value"] == "0"
+    assert not heap["retained"]["managed"] and heap["retained"]["max_bytes"] >= 80 * MIB
+    assert heap["watch"]["readings"] >= 1
 
 
 def test_allocators_inside_libraries_are_named(feed, compile_c, tmp_path):  # noqa: F811
@@ -184,6 +184,7 @@ def test_pages_that_a_thread_freed_outlive_it(feed):  # noqa: F811
     found = told(feed, """
     import resource
     import threading
+    start()
     faults = []
     for _ in range(12):
         thread = threading.Thread(target=fill, args=(64,))
@@ -250,22 +251,22 @@ FORK = """
             os._exit(0)
         os.wait()
         return int(os.read(read, 32))
-    fill(128)
+    start()
+    fill(48)
     say["parent"], say["child"] = resident(), forked()
 """
 
 
 def test_a_child_purges_its_parents_pages(feed):  # noqa: F811
     found = told(feed, FORK)
-    assert found["parent"] - found["child"] > 120 * MIB
-    found = told(feed, FORK, MALLOC_CONF="muzzy_decay_ms:0")
-    assert found["parent"] - found["child"] < 60 * MIB
+    assert found["parent"] - found["child"] > 40 * MIB
 
 
 def test_a_thread_fills_without_faults(feed):  # noqa: F811
     found = told(feed, """
     import resource
     import threading
+    start()
     faults = []
 
     def loop():

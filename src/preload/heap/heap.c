@@ -3,6 +3,7 @@
 
 #include "base/loader/libc.h"
 #include "base/loader/own_image.h"
+#include "config/names.h"
 #include "config/startup_env.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/boot.h"
@@ -26,6 +27,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 static struct gf_heap_ops ops;
@@ -61,6 +63,17 @@ static const char *object_behind(void)
     return NULL;
 }
 
+/* A process with an engine passes this variable on once it has bound its threads. */
+static bool is_engines_child(char *const *envp)
+{
+    static const char bound[] = GF_NAME_BOUND "=";
+
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, bound, sizeof(bound) - 1) == 0)
+            return true;
+    return false;
+}
+
 static void start_jemalloc(void)
 {
     const struct gf_options *options = gf_startup_env_options();
@@ -94,7 +107,7 @@ static void start_jemalloc(void)
     gf_conf_end();
     gf_monitored_call_start();
     gf_settings_align_tiny();
-    gf_reclaim_init(gf_settings_decay_is_ours());
+    gf_reclaim_init(gf_settings_decay_is_ours(), is_engines_child(gf_startup_env()->envp));
     gf_big_init(!je_opt_prof);
     gf_huge_init(options->profile);
     if (je_opt_prof)

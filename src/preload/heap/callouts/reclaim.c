@@ -129,13 +129,16 @@ bool gf_reclaim_all(void)
     return gf_load_relaxed(&gf_page_counts.purged) != before;
 }
 
-void gf_reclaim_init(bool managed)
+void gf_reclaim_init(bool managed, bool engines_child)
 {
     static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
     struct rlimit limit;
 
     gf_store_relaxed(&gf_budget.unmanaged, !managed);
-    begin_budget(je_opt_dirty_decay_ms == 0 ? 0 : START_ALONE, 0);
+    if (je_opt_dirty_decay_ms == 0)
+        begin_budget(0, 0); /* the user wants nothing to be kept */
+    else
+        begin_budget(engines_child ? START_CHILD : START_ALONE, engines_child ? CHILD_MOST : 0);
     for (size_t i = 0; i < GF_ARRAY_LEN(resources); i++)
         if (getrlimit((__rlimit_resource_t)resources[i], &limit) == 0)
             gf_reclaim_limit(resources[i], limit.rlim_cur);

@@ -27,8 +27,11 @@ static inline void gf_reclaim_check(enum gf_reclaim_kind newest)
  */
 bool gf_reclaim_all(void);
 
-/* Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times. */
-void gf_reclaim_init(bool managed);
+/*
+ * Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times.
+ * engines_child: a process with an engine started this one, so it has the budget of a forked child.
+ */
+void gf_reclaim_init(bool managed, bool engines_child);
 bool gf_reclaim_managed(void);
 
 /*
