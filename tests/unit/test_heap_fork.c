@@ -24,8 +24,11 @@ void __real_je_witnesses_cleanup(void *tsd)
     (void)tsd;
 }
 
+static unsigned arenas_reset;
+
 void gf_arenas_in_child(void)
 {
+    arenas_reset++;
 }
 
 static bool may_lock; /* in a child */
@@ -156,6 +159,8 @@ static void come_between(void)
 
 static void register_in_child(void)
 {
+    if (arenas_reset != 1)
+        _exit(1); /* the child would inherit the lock of a thread that shares the main arena */
     register_one(NULL);
 }
 

@@ -33,6 +33,19 @@ static void fork_once(void)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+/* In the child no fork is in progress, although another thread of the parent was in one. */
+static void child_sees_no_fork(void)
+{
+    int status;
+    const pid_t child = fork();
+    if (child == 0) {
+        const uint64_t now = gf_now_ns();
+        _exit(gf_slowpath_forked(now, now + 1));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void *fork_slowly(void *unused)
 {
     waits = true;
@@ -63,6 +76,7 @@ static void test_two_forks(void **state)
         usleep(1000);
     assert_true(gf_slowpath_forked(start, gf_now_ns()));
     fork_once();
+    child_sees_no_fork();
     start = gf_now_ns();
     assert_true(gf_slowpath_forked(start, gf_now_ns()));
     __atomic_store_n(&go_on, true, __ATOMIC_RELEASE);

@@ -2,6 +2,7 @@
 /* Durations of steps, from marks or from events that repeat. */
 #include "unit.h"
 
+#include "preload/trace/step_series.h"
 #include "preload/trace/step_times.h"
 
 #include <pthread.h>
@@ -32,6 +33,21 @@ static void test_nothing(void **state)
         gf_step_times_copy(now += MS, i * MIB);
     assert_int_equal(read_steps().source, gf_step_none);
     now += 3000 * MS;
+}
+
+/* docs/report.md: at least 10 steps are needed. */
+static void test_least_steps(void **state)
+{
+    struct gf_step_series series = {.source = gf_step_copies, .key = MIB};
+    const struct gf_step_facts sums = {{0}};
+    struct gf_step_times found;
+    (void)state;
+    for (unsigned i = 0; i <= 9; i++)
+        gf_step_series_add(&series, (i + 1) * 100 * MS, true, &sums);
+    assert_false(gf_step_series_read(&series, &sums, &found)); /* nine intervals */
+    gf_step_series_add(&series, 1100 * MS, true, &sums);
+    assert_true(gf_step_series_read(&series, &sums, &found));
+    assert_int_equal(found.steps, 10);
 }
 
 /* A wait is a worse sign than a copy, but it finds steps where no copy does. */
@@ -202,10 +218,11 @@ static void test_uneven(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),    cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_copies),     cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_many_sizes), cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_fork),       cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_nothing), cmocka_unit_test(test_least_steps),
+        cmocka_unit_test(test_waits),   cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_many_sizes),
+        cmocka_unit_test(test_facts),   cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
