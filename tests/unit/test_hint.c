@@ -5,8 +5,11 @@
 
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct gf_hint sample(void)
@@ -112,6 +115,59 @@ static void published_once_beside_the_others(void **state)
     environ = kept;
 }
 
+/*
+ * The environment of the test below has three entries. The last one is on another page than the first
+ * two, so a fault shows that the copy has passed these.
+ */
+static struct {
+    char **vector;
+    bool may_fault;
+} shared;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    if (shared.may_fault && size == 5 * sizeof(char *)) { /* the copy, with the new entry */
+        shared.may_fault = false;
+        mprotect(shared.vector + 2, 4096, PROT_NONE);
+    }
+    return __real_malloc(size);
+}
+
+/* As another thread's setenv, changes an entry that was copied already. */
+static void change_entry(int number)
+{
+    (void)number;
+    shared.vector[0] = (char *)"CHANGED=new";
+    mprotect(shared.vector + 2, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void a_change_during_the_copy_is_kept(void **state)
+{
+    const struct sigaction action = {.sa_handler = change_entry};
+    struct sigaction before;
+    char **kept = environ;
+    const struct gf_hint hint = sample();
+    (void)state;
+    char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    shared.vector = (char **)(void *)(pages + 4096) - 2;
+    shared.vector[0] = (char *)"CHANGED=old";
+    shared.vector[1] = (char *)"SECOND=2";
+    shared.vector[2] = (char *)"THIRD=3";
+    shared.may_fault = true;
+    environ = shared.vector;
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    assert_int_equal(gf_hint_publish(&hint), 0);
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_false(shared.may_fault);
+    assert_string_equal(getenv("CHANGED"), "new");
+    assert_string_equal(getenv("THIRD"), "3");
+    assert_int_equal(count_hints(), 1);
+    environ = kept;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +175,7 @@ int main(void)
         cmocka_unit_test(longest_lists_fit),
         cmocka_unit_test(damaged_ones_are_refused),
         cmocka_unit_test(published_once_beside_the_others),
+        cmocka_unit_test(a_change_during_the_copy_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
