@@ -41,6 +41,11 @@ def whole_machine(kind, files=None):
     return build
 
 
+def quota_of(cpus):
+    return {"proc/self/status": "Cpus_allowed_list:\t0-15\n", "proc/self/cgroup": "0::/\n",
+            "sys/fs/cgroup/cgroup.controllers": "cpu\n", "sys/fs/cgroup/cpu.max": f"{cpus * 100000:.0f} 100000\n"}
+
+
 INFERENCE = {"GPUFEED_PROFILE": "inference"}
 IRQ = "proc/irq/{}/effective_affinity_list"
 # How each machine is made, the checks that find a problem (exactly these), and the variables and flags.
@@ -56,6 +61,8 @@ HOSTS = {
     "a rank bound to the other socket": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7\n"}), {"cpus"}),
     "a pod with few CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,13-15\n"}), {"cpus"}),
     "a pod with enough CPUs near the GPU": (whole_machine("split16", {"proc/self/status": "Cpus_allowed_list:\t0-7,12-15\n"}), set()),
+    "a quota of all CPUs": (whole_machine("split16", quota_of(16)), set()),
+    "a quota of nearly all CPUs": (whole_machine("split16", quota_of(15.9)), {"quota"}),
     "a pod with one CPU": (whole_machine("single_vm", {"proc/self/status": "Cpus_allowed_list:\t3\n"}), {"feeding"}),
     "a DGX with a closed driver": (whole_machine("dual8", {"proc/driver/nvidia/version": CLOSED.format(550)}), {"peer-memory"}),
     "an Ubuntu with 6.11": (whole_machine("dual8", {"proc/sys/kernel/osrelease": "6.11.0-1016-nvidia\n"}), {"pinning"}),

@@ -143,7 +143,13 @@ def test_rates(start, top, run):
         while "0:00:12" not in following[-2:][0]:  # two screens with the same report
             shown.stdout.readline()
             following.append(shown.stdout.readline().split())
+        print(report(4.0, 8, 8, 0, 0.5), file=process.stdin, flush=True)  # another process has the same id
+        for _ in range(60):  # lines of screens
+            another = shown.stdout.readline().split()
+            if "0:00:04" in another:
+                break
         shown.kill()
+    assert another[1:8] == ["12", "0:00:04", "2.0", "50.0%", "few_workers", "0", "2"]
     assert first[1:11] == ["12", "0:00:10", "5.0", "30.0%", "few_workers", "0", "40", "1.0%", "faults", "yes"]
     assert all(row[1:8] == ["12", "0:00:12", "30.0", "75.0%", "few_workers", "0", "300"] for row in following[-2:])
 
