@@ -35,6 +35,7 @@ struct options {
     unsigned devices; /* 2: the context that the program creates is on the second device */
     /* no stream's work overwrites the sources of a batch before the stream is done */
     bool leaves_batches;
+    bool errors; /* each line has errno after its calls */
 };
 
 extern struct options options;

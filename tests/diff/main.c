@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * diff [--seed N] [--calls N] [--threads N] [--devices N] [--largest BYTES] [--fault]
- * [--no-captures] [--no-forks] [--leave-batches]
+ * [--no-captures] [--no-forks] [--leave-batches] [--errno]
  *
  * Exit code 77 if there is no driver, 3 if the program itself failed.
  */
 #include "diff.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define UNCHANGED 77 /* errno before the calls of each line */
 
 struct driver cu;
 struct options options = {.seed = 1,
@@ -26,12 +29,16 @@ static pthread_rwlock_t captures = PTHREAD_RWLOCK_INITIALIZER;
 
 void say(struct thread *t, const char *format, ...)
 {
+    const int error = errno;
     va_list args;
     va_start(args, format);
     fprintf(t->out, "%u %05lu ", t->number, t->calls);
     vfprintf(t->out, format, args);
+    if (options.errors)
+        fprintf(t->out, ", errno %d", error);
     fputc('\n', t->out);
     va_end(args);
+    errno = UNCHANGED;
 }
 
 void crash(struct thread *t, const char *format, ...)
@@ -159,6 +166,8 @@ static bool read_switch(const char *name)
         options.forks = false;
     else if (strcmp(name, "--leave-batches") == 0)
         options.leaves_batches = true;
+    else if (strcmp(name, "--errno") == 0)
+        options.errors = true;
     else
         return false;
     return true;

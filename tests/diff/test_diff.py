@@ -55,6 +55,18 @@ if seeds():
     GROUPS = [(seed, n, way) for seed in seeds() for n in (2, 8) for way in WAYS]
 
 
+@pytest.mark.parametrize("way", ["as it comes", "all staged"])
+@pytest.mark.parametrize("seed, threads", [(5, 1), (103, 4)])
+def test_errno_stays(diff, seed, threads, way):
+    """The driver's queries set errno. The library makes more queries than the program, which must not see them."""
+    arguments = ["--seed", seed, "--threads", threads, "--largest", LARGEST, "--errno"]
+    calls = CALLS // 4 // threads
+    expected = diff(*arguments, calls=calls, preload=False, SIM_ERRNO=5)
+    assert "errno 5" in expected and "errno 77" in expected
+    got = diff(*arguments, calls=calls, SIM_ERRNO=5, **WAYS[way])
+    assert got == expected, first_difference(expected, got)
+
+
 @pytest.mark.parametrize("seed, way", PAIRS)
 def test_one_thread(diff, native, seed, way):
     compare(diff, native, seed, 1, way)

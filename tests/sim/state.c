@@ -31,8 +31,20 @@ static bool needs_init(const char *name)
     return true;
 }
 
+/* Whether a function only reports a state. NVIDIA's driver may change errno in any function. */
+static bool is_query(const char *name)
+{
+    static const char *const words[] = {"Get", "Query", "IsCapturing"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(name, words[i]))
+            return true;
+    return false;
+}
+
 CUresult sim_enter(const char *name)
 {
+    if (sim_config.error && is_query(name))
+        errno = sim_config.error;
     CUresult fault = sim_fault(name);
     if (fault)
         return fault;

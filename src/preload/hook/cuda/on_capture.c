@@ -107,12 +107,15 @@ GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
 
 static bool is_uncaptured(CUstream stream)
 {
+    const int error = errno;
     const struct gf_cuda *cuda = gf_driver_functions();
     CUstreamCaptureStatus status;
+    const bool ret = cuda->cuStreamIsCapturing &&
+                     cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+                     status == CU_STREAM_CAPTURE_STATUS_NONE;
 
-    return cuda->cuStreamIsCapturing &&
-           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE;
+    errno = error;
+    return ret;
 }
 
 /*

@@ -23,10 +23,11 @@ static void notify_current(enum gf_sighting how, uint64_t bytes)
     CUdevice device;
     if (gf_likely(!gf_engine()))
         return;
+    const int error = errno;
     const struct gf_cuda *cuda = gf_driver_functions();
-    if (!cuda->cuCtxGetDevice || cuda->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        return;
-    notify_device(device, how, bytes);
+    if (cuda->cuCtxGetDevice && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        notify_device(device, how, bytes);
+    errno = error;
 }
 
 /* Wraps a driver call in which the driver may start threads. */
