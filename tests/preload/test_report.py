@@ -215,6 +215,35 @@ def test_unwritable_path_is_one_line(feed, stall_us):
     assert any("GPUFEED_LOG: cannot append" in line for line in lines)
 
 
+def test_a_path_that_gets_too_long_is_one_line(feed):  # noqa: F811
+    found = feed("""
+        import socket
+        own_names = 0x04000000 | 0x10000000  # a UTS namespace in a user namespace
+        if ctypes.CDLL(None).unshare(own_names):
+            sys.exit(77)
+        socket.sethostname("h" * 60)
+        start()
+        time.sleep(2.5)
+    """, GPUFEED_VERBOSE=0, GPUFEED_REPORT="/tmp/" + "%h" * 400)
+    if found.returncode == 77:
+        pytest.skip("this container permits no user namespaces")
+    assert found.stderr.startswith("gpufeed: GPUFEED_REPORT: cannot write /tmp/%h%h") and found.stderr.count("\n") == 1, found.stderr
+    assert found.stderr.endswith("File name too long; the report is lost\n")
+
+
+def test_a_later_report_that_cannot_be_written_is_one_line(feed, tmp_path):  # noqa: F811
+    """The first report is there, and a later one finds no folder."""
+    report = tmp_path / "folder" / "r.json"
+    report.parent.mkdir()
+    found = feed(f"""
+        import shutil
+        start()
+        assert wait_for(lambda: os.path.exists({str(report)!r}))
+        shutil.rmtree({str(report.parent)!r})
+    """, GPUFEED_VERBOSE=0, GPUFEED_REPORT=report)
+    assert found.stderr == f"gpufeed: GPUFEED_REPORT: cannot write {report}: No such file or directory; the report is lost\n"
+
+
 def test_relative_paths_are_from_where_it_was_started(feed, tmp_path):  # noqa: F811
     (tmp_path / "100%p" / "elsewhere").mkdir(parents=True)
     feed(f"""
