@@ -8,7 +8,10 @@ Each test case counts, not each program. The cases of a TAP test are in meson's 
 a pytest program are in BUILD/junit/<name>.xml, which replaces meson's one row. If all cases of a
 program passed but the program failed (it crashed at exit, or ran out of time), that is one more
 failure. All logs of the folder count (testlog*.json). For a test that tests/again.py ran once more,
-the second result counts, and the test is named."""
+the second result counts, and the test is named.
+
+A case that a busy machine cannot run is skipped with a reason that begins with "busy: ". More than MOST_BUSY such
+skips are a failure, and so are two programs with one name, whose cases would be in one file."""
 import collections
 import json
 import pathlib
@@ -16,6 +19,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 AGAIN = "testlog-again"
+MOST_BUSY = 3
 BROKEN = ("ERROR", "FAIL", "TIMEOUT", "INTERRUPT")
 
 
@@ -80,6 +84,9 @@ def count(build):
         results.update(runs(build, name))
     for name in again:
         print(f"failed beside other tests, and ran again alone: {name}: {again[name]}")
+    short = collections.Counter(program.rsplit(" / ", 1)[-1] for program in found)
+    for name in (name for name, programs in short.items() if programs > 1):
+        yield f"{build}: {short[name]} tests are named {name}", "failed", ""
     for program in found:
         yield from found[program]
     for name, result in results.items():
@@ -97,6 +104,10 @@ def main():
             elif how == "skipped":
                 print(f"skipped {name}" + (f": {why}" if why else ""))
                 reasons[why or "no reason given"] += 1
+    busy = sum(count for why, count in reasons.items() if why.startswith("busy: "))
+    if busy > MOST_BUSY:
+        print(f"FAILED  {busy} cases were skipped because the machine was busy, more than {MOST_BUSY}")
+        totals["failed"] += 1
     if reasons:
         print("skipped: " + "; ".join(f"{count} {why}" for why, count in reasons.most_common()))
     print(", ".join(f"{totals[how]} {how}" for how in ("passed", "failed", "skipped")))

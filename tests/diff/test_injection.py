@@ -30,7 +30,7 @@ CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "m
           "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits",
           "ioprio_get": "io-priority", "ioprio_set": "set-io-priority", "setpriority": "priority",
           "sched_setscheduler": "scheduling"}
-# test_limits, test_loads and tests/unit make these fail, or the CPU, which may have no protection keys.
+# test_copy_limits, test_loads and tests/unit make these fail, or the CPU, which may have no protection keys.
 LIMITED = {"calloc", "aligned_alloc", "pthread_key_create", "mprotect", "pkey_mprotect"}
 # These cannot fail, or the library could not handle a failure.
 CANNOT_FAIL = {"free", "sysconf", "syscall", "futex", "clock_nanosleep", "strerrordesc_np", "sigemptyset",

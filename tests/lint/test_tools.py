@@ -2,11 +2,13 @@
 """Tests that the lints can fail, and that count.py counts correctly."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+from xml.sax.saxutils import quoteattr
 
 import pytest
 
@@ -257,6 +259,55 @@ def test_count_reads_all_logs_of_a_folder(tmp_path):
     assert count(tmp_path / "b") == ("2 passed, 1 failed, 0 skipped", 1)
     add("testlog-again", GOOD)
     assert count(tmp_path / "b") == ("3 passed, 0 failed, 0 skipped", 0)
+
+
+def test_count_refuses_two_programs_with_one_name(tmp_path):
+    write_log(tmp_path / "b", TAP + '<testsuite name="p">' + GOOD.format("p:preload / cpus") + "</testsuite>")
+    assert count(tmp_path / "b") == ("3 passed, 1 failed, 0 skipped", 1)
+
+
+def test_count_permits_few_skips_for_a_busy_machine(tmp_path):
+    skipped = '<testcase classname="t" name="a{0}"><skipped message="busy: no CPU"/></testcase>'
+    for folder, number, failed in (("b", 3, 0), ("c", 4, 1)):
+        cases = "".join(skipped.format(n) for n in range(number))
+        write_log(tmp_path / folder, '<testsuite name="p">' + GOOD.format("p:preload / cli") + "</testsuite>",
+                  {"cli": f'<testsuite>{cases}<testcase classname="t" name="b"/></testsuite>'})
+        assert count(tmp_path / folder) == (f"1 passed, {failed} failed, {number} skipped", failed)
+
+
+@pytest.mark.parametrize("message, stderr, repeated", [
+    ("subprocess.TimeoutExpired: Command '['x']' timed out after 180 seconds", "", True),
+    ("AssertionError: gpufeed: a line\nassert (-14, 'begin') == (0, 'begin end')", "", True),
+    ("assert -14 == 0\n +  where -14 = CompletedProcess(args=[], returncode=-14).returncode", "", True),
+    ("assert (0, 'sum 5') == (0, 'sum 6')", "", False),
+    ("assert 'errno -14' == 'errno 0'", "", False),
+    ("subprocess.TimeoutExpired: x", "WARNING: ThreadSanitizer: data race", False),
+])
+def test_again_repeats_only_what_was_late(tmp_path, monkeypatch, message, stderr, repeated):
+    """A second case, which differs, prevents the repetition."""
+    meson = tmp_path / "meson"
+    meson.write_text("#!/bin/sh\necho ran $*\n")
+    meson.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    late = f'<testcase name="a"><failure message={quoteattr(message)}/></testcase>'
+    for folder, cases, names in (("b", late, " cli\n" if repeated else ""),
+                                 ("c", late + '<testcase name="b"><failure message="assert 1 == 2"/></testcase>', "")):
+        write_log(tmp_path / folder, "", {"cli": cases}, {"p:preload / cli": "FAIL", "p:preload / top": "OK"})
+        log = tmp_path / folder / "meson-logs" / "testlog.json"
+        log.write_text(log.read_text().replace('"result": "FAIL"', f'"result": "FAIL", "stderr": "{stderr}"'))
+        said = run(sys.executable, TESTS / "again.py", tmp_path / folder).stdout
+        assert said.endswith(names) and bool(said) == bool(names), said
+
+
+@pytest.mark.parametrize("result, code, repeated", [("TIMEOUT", -15, True), ("ERROR", 142, True), ("ERROR", 139, False), ("FAIL", 1, False)])
+def test_again_repeats_a_program_that_met_its_alarm(tmp_path, monkeypatch, result, code, repeated):
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "meson").write_text("#!/bin/sh\n")
+    (tmp_path / "meson").chmod(0o755)
+    write_log(tmp_path / "b", TAP)
+    (tmp_path / "b" / "meson-logs" / "testlog.json").write_text(
+        json.dumps({"name": "p:unit / ring", "result": result, "returncode": code}) + "\n")
+    assert ("ring" in run(sys.executable, TESTS / "again.py", tmp_path / "b").stdout) == repeated
 
 
 def test_count_of_nothing_is_a_failure(tmp_path):

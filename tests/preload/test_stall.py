@@ -68,7 +68,7 @@ def collect_waits(stalls, least, *words):
         lost += dropped(logged)
         if len(waited) >= least:
             return waited, lost
-    pytest.skip(f"only {len(waited)} calls waited in 8 runs")
+    pytest.skip("busy: too few calls waited in 8 runs")
 
 
 def test_contended_arena(stalls):
@@ -100,7 +100,7 @@ def test_stopped_process(stalls):
         if len(stopped) >= 3:
             break
     else:
-        pytest.skip("the stops met no copy")
+        pytest.skip("busy: the stops met no copy")
     wrong = [one.event for one in stopped if one.event["cause"] not in one.causes("paused", "unknown")]
     assert not wrong
     assert any(one.event["cause"] == "paused" for one in stopped)
@@ -139,7 +139,7 @@ def test_another_allocators_large_calls(run, tmp_path, library, kind):
     assert found.returncode == 0, found.stderr
     own = [own for own in map(Own, found.stdout.splitlines()) if own.worked()]
     if len(own) < 3:
-        pytest.skip("the calls were too quick here")
+        pytest.skip("busy: the calls were too quick")
     call = {"purge": "free", "realloc": "realloc"}[kind]
     size = {"purge": 64 << 20, "realloc": 96 << 20}[kind]
     logged = [event for event in events(log) if event["call"] == call]
