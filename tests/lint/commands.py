@@ -43,7 +43,8 @@ class Tree:
         self.tests = {test["name"] for test in self.introspected("tests")}
         # Some suites need a cross compiler or packages, so this build may lack them.
         self.suites = {name for path, text in texts if path.name == "meson.build"
-                       for name in re.findall(r"suite: '(\w+)'", text)}
+                       for words in re.findall(r"suite: (?:\[([^\]]*)\]|('\w+'))|^  ('\w+'): \[|(\['long'\])", text, re.M)
+                       for name in re.findall(r"'(\w+)'", " ".join(words))}
         self.targets = self.introspected("targets")
         self.made = {pathlib.Path(name): target for target in self.targets for name in target["filename"]}
         self.help = {}

@@ -258,23 +258,6 @@ static void failed_calls_are_named(void **state)
     computer.advice = 0;
 }
 
-/* A segment is due when it was unused for the idle time, however late the ring was last searched. */
-static void is_due_by_the_segments_last_use(void **state)
-{
-    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
-    (void)state;
-    struct gf_ring *ring = ready(GF_SIZE_AUTO);
-    pass(idle / 2 + 1);
-    gf_slot_release(ring, gf_slot_acquire(ring, GF_MIB(8)));
-    pass(idle / 2 + 1);
-    gf_ring_trim(&context);
-    assert_int_equal(driver.removed, 0);
-    assert_true(gf_load_relaxed(&ring->trim_ns) <
-                gf_now_ns() + (uint64_t)(idle / 2 + 2) * 1000000000);
-    gf_ring_end(&context);
-    pass(-computer.ahead);
-}
-
 static void removes_long_unused_segments(void **state)
 {
     const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
@@ -491,7 +474,6 @@ int main(void)
         cmocka_unit_test(failures_turn_the_ring_off),
         cmocka_unit_test(failed_calls_are_named),
         cmocka_unit_test(removes_long_unused_segments),
-        cmocka_unit_test(is_due_by_the_segments_last_use),
         cmocka_unit_test(shortage_hastens_removal),
         cmocka_unit_test(many_threads),
         cmocka_unit_test(failures_turn_the_ring_off),

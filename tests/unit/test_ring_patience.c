@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long copies wait for a ring that another thread prepares. */
+/* How long copies wait for a ring that another thread prepares, and how long it keeps memory. */
 #include "rings.h"
 
 #include "base/clock.h"
@@ -71,12 +71,30 @@ static void waits_for_the_ring_are_limited(void **state)
     gf_ring_end(&context);
 }
 
+/* A segment is due when it was unused for the idle time, however late the ring was last searched. */
+static void is_due_by_the_segments_last_use(void **state)
+{
+    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    pass(idle / 2 + 1);
+    gf_slot_release(ring, gf_slot_acquire(ring, GF_MIB(8)));
+    pass(idle / 2 + 1);
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 0);
+    assert_true(gf_load_relaxed(&ring->trim_ns) <
+                gf_now_ns() + (uint64_t)(idle / 2 + 2) * 1000000000);
+    gf_ring_end(&context);
+    pass(-computer.ahead);
+}
+
 int main(void)
 {
     set_up();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_copies_wait_for_the_ring),
         cmocka_unit_test(waits_for_the_ring_are_limited),
+        cmocka_unit_test(is_due_by_the_segments_last_use),
     };
     return cmocka_run_group_tests_name("ring_patience", tests, NULL, NULL);
 }
