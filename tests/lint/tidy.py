@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """clang-tidy on src with .clang-tidy's checks: tidy.py SOURCE BUILD [FILE...]; exit code 77 without clang-tidy.
 
-The analyzer follows at most GF_TIDY_NODES states of each function. clang's own limit, 225000, takes
-twice the time; the release script sets it."""
+Without FILE, it checks the files that differ from the commit at which this branch left main, or else from the last
+tag, and those that include a header that differs. It checks all files if there is no such commit, if that commit is
+HEAD, if the checks themselves have changed, and if GF_TIDY_NODES is set.
+
+The analyzer follows at most GF_TIDY_NODES states of each function. clang's own limit, 225000, takes twice the time; it
+is set before a release."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 NODES = os.environ.get("GF_TIDY_NODES", "50000")
+INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
 GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
 
 
@@ -26,11 +32,40 @@ def once(commands, build):
     return kept
 
 
+def git(source, *words):
+    made = subprocess.run(["git", "-C", source, *words], capture_output=True, text=True, check=False)
+    return made.stdout.split() if made.returncode == 0 else []
+
+
+def base_of(source):
+    """Returns the commit with which the tree is compared, or None."""
+    head = git(source, "rev-parse", "HEAD")
+    for words in (("merge-base", "HEAD", "main"), ("merge-base", "HEAD", "origin/main"), ("describe", "--tags", "--abbrev=0")):
+        found = git(source, *words)
+        commit = git(source, "rev-parse", found[0] + "^{commit}") if found else []
+        if commit and commit != head:
+            return commit[0]
+    return None
+
+
+def affected(source, paths):
+    """Returns those of the files of src that have changed, or that include a changed header."""
+    base = base_of(source)
+    if not base or "GF_TIDY_NODES" in os.environ:
+        return paths
+    changed = {*git(source, "diff", "--name-only", base, "--"), *git(source, "ls-files", "--others", "--exclude-standard")}
+    if changed & {".clang-tidy", "tests/lint/tidy.py"}:
+        return paths
+    headers = {name.removeprefix("src/") for name in changed if name.endswith((".h", ".def"))}
+    return [path for path in paths if path.relative_to(source).as_posix() in changed
+            or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))]
+
+
 def main():
     if not shutil.which("clang-tidy"):
         print("clang-tidy is not installed")
         return 77
-    src, build = (pathlib.Path(sys.argv[1]) / "src").resolve(), pathlib.Path(sys.argv[2]).resolve()
+    source, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     known = once(commands, build)
     for entry in known.values():
@@ -38,8 +73,8 @@ def main():
             entry["command"] = entry["command"].replace(f" {flag}", "")
     (build / "tidy").mkdir(exist_ok=True)
     (build / "tidy" / "compile_commands.json").write_text(json.dumps([*known.values()]), encoding="utf-8")
-    wanted = [pathlib.Path(name).resolve() for name in sys.argv[3:]] or sorted(
-        path for path in known if path.is_relative_to(src) and path.suffix == ".c")
+    wanted = [pathlib.Path(name).resolve() for name in sys.argv[3:]] or affected(source, sorted(
+        path for path in known if path.is_relative_to(source / "src") and path.suffix == ".c"))
 
     def check(path):
         limit = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={NODES}")]
@@ -53,7 +88,7 @@ def main():
         if code:
             print(text)
     print(f"{len(wanted)} files, {sum(code != 0 for code, _ in results)} with findings")
-    return 1 if any(code for code, _ in results) or not wanted else 0
+    return 1 if any(code for code, _ in results) or not known else 0
 
 
 if __name__ == "__main__":

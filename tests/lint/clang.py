@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs clang's front end on each C file of the build, with the warnings of the build as errors: clang.py BUILD; exit
+code 77 without clang. The suite full builds the tree with clang (build-clang)."""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
+OUTPUT = ("-o", "-MQ", "-MF")  # each has a value
+# gcc's names of warnings, and arguments of malloc that are wrong on purpose (tests/preload/meson.build).
+PERMITTED = ["-Wno-unknown-warning-option", "-Wno-builtin-assume-aligned-alignment", "-Wno-non-power-of-two-alignment"]
+
+
+def front_end(command):
+    """Returns a compiler's command as one of clang's front end."""
+    words = shlex.split(command)
+    while not words[0].endswith("cc"):  # ccache
+        words = words[1:]
+    kept, skip = ["clang", "-fsyntax-only", "-Werror"], False
+    for word in words[1:]:
+        if not skip and word not in OUTPUT and word not in (*GCC_ONLY, "-c", "-MD"):
+            kept.append(word)
+        skip = not skip and word in OUTPUT
+    return kept + PERMITTED
+
+
+def main():
+    if not shutil.which("clang"):
+        print("clang is not installed")
+        return 77
+    build = pathlib.Path(sys.argv[1])
+    entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    commands = {tuple(front_end(entry["command"])): None for entry in entries if entry["file"].endswith(".c")}
+
+    def check(command):
+        made = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
+        return made.returncode, made.stderr
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(pool.map(check, commands))
+    print("".join(text for code, text in results if code))
+    print(f"{len(results)} commands, {sum(code != 0 for code, _ in results)} with errors")
+    return 1 if any(code for code, _ in results) or not results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
