@@ -30,17 +30,20 @@ struct copy {
     bool async, to_host;
     unsigned times;
     uint32_t *then;
+    pid_t tid;  /* of the thread that copies; 0 before it has begun */
+    bool ended; /* all calls have returned */
 };
 
 static struct copy copy_of(CUstream stream, size_t size, bool async, bool to_host)
 {
-    return (struct copy){stream, kit_device(size), kit_pageable(size), size, async, to_host, 1,
-                         NULL};
+    return (struct copy){
+        stream, kit_device(size), kit_pageable(size), size, async, to_host, 1, NULL, 0, false};
 }
 
 static void copy(void *data)
 {
     struct copy *c = data;
+    __atomic_store_n(&c->tid, gettid(), __ATOMIC_SEQ_CST);
     for (unsigned i = 0; i < c->times; i++) {
         if (c->to_host)
             MUST(c->async ? cu.cuMemcpyDtoHAsync_v2(c->host, c->device, c->size, c->stream)
@@ -53,6 +56,21 @@ static void copy(void *data)
     }
     if (c->then)
         kit_release(c->then);
+    __atomic_store_n(&c->ended, true, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * Waits until a thread's copy waits, or has ended. NVIDIA's driver may wait without sleep, so this
+ * gives up after a second.
+ */
+static void await_wait_of(const struct copy *c)
+{
+    for (unsigned i = 0; i < 2000 && !__atomic_load_n(&c->ended, __ATOMIC_SEQ_CST); i++) {
+        const pid_t tid = __atomic_load_n(&c->tid, __ATOMIC_SEQ_CST);
+        if (tid && kit_sleeps(tid))
+            return;
+        kit_sleep_us(500);
+    }
 }
 
 /*
@@ -123,7 +141,7 @@ static void released_by_another_copy(bool to_host, bool other_to_host)
     kit_hold(held.stream, flag);
     kit_clock(flag, 1);
     kit_thread(context, copy, &held);
-    kit_sleep_us(30000);
+    await_wait_of(&held);
     kit_thread(context, copy, &free_one);
     kit_join();
     say_who();
@@ -180,7 +198,8 @@ static void chain(void)
     }
     for (int i = 0; i < LINKS; i++)
         kit_thread(context, copy, &link[i]);
-    kit_sleep_us(50000);
+    for (int i = 0; i < LINKS; i++)
+        await_wait_of(&link[i]);
     kit_release(&flags[LINKS - 1]);
     kit_join();
     say_who();
@@ -206,7 +225,7 @@ static void behind_a_host_function(void)
     kit_clock(&function_flag, 1);
     MUST(cu.cuLaunchHostFunc(held.stream, wait_for_flag, NULL));
     kit_thread(context, copy, &held);
-    kit_sleep_us(30000);
+    await_wait_of(&held);
     kit_thread(context, copy, &free_one);
     kit_join();
     say_who();
@@ -237,7 +256,7 @@ static void behind_a_page(void)
     kit_clock(&function_flag, 1);
     kit_thread(context, serve_late, &range.range);
     kit_thread(context, copy, &held);
-    kit_sleep_us(30000);
+    await_wait_of(&held);
     kit_thread(context, copy, &free_one);
     kit_join();
     say_who();

@@ -89,6 +89,17 @@ void kit_refuse_helpers(void)
     kit_install_filter(code, sizeof code / sizeof code[0]);
 }
 
+bool kit_sleeps(pid_t tid)
+{
+    char path[64], line[512], *end;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    FILE *file = fopen(path, "re");
+    const bool read = file && fgets(line, sizeof line, file);
+    if (file)
+        fclose(file);
+    return !read || ((end = strrchr(line, ')')) && end[2] == 'S');
+}
+
 unsigned kit_helpers(unsigned wanted)
 {
     pid_t helpers[MOST];
@@ -162,11 +173,10 @@ void kit_stop_helpers(void)
     int ready[2], status;
     char answer = 'n';
     unsigned count = find(HELPER, helpers);
-    /*
-     * Waits until the helpers sleep, because the library would wait for a stopped helper that has a
-     * piece.
-     */
-    kit_sleep_us(20000);
+    /* The library would wait for a stopped helper that has a piece. */
+    for (unsigned i = 0; i < count; i++)
+        while (!kit_sleeps(helpers[i]))
+            kit_sleep_us(1000);
     if (pipe(ready))
         exit(77);
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -79,6 +80,7 @@ void kit_install_filter(struct sock_filter *code, unsigned short length);
  * machine does not permit that.
  */
 void kit_refuse_helpers(void); /* from now on no helper can be created */
+bool kit_sleeps(pid_t tid);    /* whether a thread of this process sleeps, or has ended */
 /* Waits up to 5 s for this number of helpers, and returns their number. */
 unsigned kit_helpers(unsigned wanted);
 void kit_await_ring(void); /* copies until the library has a ring in the current context */

@@ -36,23 +36,13 @@ static void say(const char *what, CUresult code, const unsigned char *bytes, siz
     fflush(stdout);
 }
 
-static bool is_asleep(const char *task)
-{
-    char path[300], line[512], *end;
-    snprintf(path, sizeof path, "/proc/self/task/%s/stat", task);
-    FILE *file = fopen(path, "r");
-    const bool read = file && fgets(line, sizeof line, file);
-    if (file)
-        fclose(file);
-    return !read || ((end = strrchr(line, ')')) && end[2] == 'S');
-}
-
 static bool all_others_sleep(void)
 {
     DIR *tasks = opendir("/proc/self/task");
     bool ret = true;
     for (const struct dirent *task; ret && (task = readdir(tasks));)
-        ret = task->d_name[0] == '.' || atoi(task->d_name) == gettid() || is_asleep(task->d_name);
+        ret = task->d_name[0] == '.' || atoi(task->d_name) == gettid() ||
+              kit_sleeps(atoi(task->d_name));
     closedir(tasks);
     return ret;
 }
