@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injects a fault into every call that staging and pinning make themselves. The program's results stay the same, and
-one line says which feature is off."""
+one line says which feature is off. test_refusals refuses the calls of the system."""
 
 import concurrent.futures
 import ctypes
@@ -163,31 +163,3 @@ def test_a_transfer_that_is_refused_in_the_middle(run, expected, entry, at, call
     plain = native(run, expected).splitlines()
     wrong = [line for line, right in zip(done.stdout.splitlines(), plain) if line != right]
     assert done.returncode == 0 and wrong[0].startswith(f"{call} -> 999") and len(wrong) == 1 + more, wrong
-
-
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_calls_of_the_system(run, expected, refusal):
-    done = run(APPS / "steps", refusal, sim=True, **STAGED)
-    if done.returncode == 77:
-        pytest.skip("no seccomp filters here")
-    assert (done.returncode, done.stdout) == (0, native(run, expected, refusal)), done.stderr
-    assert len(lines_about(done)) in LINES.get(refusal, [0]), done.stderr
-
-
-@pytest.mark.parametrize("refusal", sorted(set(REFUSALS) - {"large-map"}))
-def test_calls_of_the_system_before_registering(run, expected, refusal):
-    done = run(APPS / "steps", "registering", refusal, sim=True, **STAGED)
-    if done.returncode == 77:
-        pytest.skip("no seccomp filters here")
-    assert (done.returncode, done.stdout) == (0, native(run, expected, "registering", refusal)), done.stderr
-    # Helpers start for the unmaps, except on a machine with two CPUs.
-    assert len(lines_about(done)) <= (refusal == "threads"), done.stderr
-
-
-@pytest.mark.parametrize("refusal", sorted(set(REFUSALS) - {"large-unmap"}))
-def test_calls_of_the_system_beside_shared_memory(run, expected, refusal):
-    done = run(APPS / "steps", "sharing", refusal, sim=True, **STAGED)
-    if done.returncode == 77:
-        pytest.skip("no seccomp filters here")
-    assert (done.returncode, done.stdout) == (0, native(run, expected, "sharing", refusal)), done.stderr
-    assert len(lines_about(done)) <= 1, done.stderr
