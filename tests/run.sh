@@ -3,7 +3,7 @@
 # Installs missing packages, builds with warnings as errors, and runs all tests. The last line is "N
 # passed, N failed, N skipped"; the line before gives the reasons for skips. Arguments go to `meson
 # test`: tests/run.sh --suite unit. The suite "full" runs only if it is named. "--foreign [SUITE...]" runs
-# the suites of other projects (tests/foreign) instead.
+# the suites of other projects (tests/foreign) instead. tests/changed.sh runs what a change needs.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -22,10 +22,27 @@ fi
 
 rm -rf build/junit build/meson-logs/testlog*
 builds=(build)
-wanted=("$@")
-everything=$(($# == 0))
-if ((everything)); then
-    wanted=(--no-suite full --no-suite numa --no-suite compilers)
+run() { # log, number of processes, arguments
+    meson test -C build --no-rebuild --logbase "$1" --num-processes "$2" --print-errorlogs "${@:3}"
+}
+status=0
+# Many tests sleep, so more tests than there are CPUs run at the same time.
+many=$(($(nproc) + 2))
+if (($#)); then
+    run testlog "$many" "$@" || status=1
+else
+    touch build/meson-logs/testlog-{unit,compilers,machines}.json # tests/count.py complains of a log without results
+    run testlog-unit "$many" --suite unit --suite fuzz || status=1
+    # The other builds, and tests that only compile or read code, take the CPU time that the other tests leave.
+    setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build
+        exec meson test -C build --no-rebuild --logbase testlog-compilers --num-processes 2 --print-errorlogs --suite compilers' &
+    beside=$!
+    trap 'kill -- -"$beside" 2>/dev/null' EXIT
+    # The virtual machines run one after another.
+    run testlog-machines 1 --suite numa || status=1
+    run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz || status=1
+    wait "$beside" || status=1
+    trap - EXIT
     # The sanitizer builds have their own build folders and results.
     rm -rf build-asan/meson-logs build-tsan/meson-logs
     tests/sanitize.sh address thread || true
@@ -35,19 +52,5 @@ if ((everything)); then
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
 fi
-run() { # log, number of processes, arguments
-    : >"build/meson-logs/$1.json" # if meson writes nothing into it, tests/count.py says so
-    meson test -C build --no-rebuild --logbase "$1" --num-processes "$2" --print-errorlogs "${@:3}"
-}
-status=0
-if ((everything)); then
-    # The virtual machines run one after another, and leave CPU time to the compilers.
-    run testlog-compilers 2 --suite compilers &
-    compilers=$!
-    run testlog-machines 1 --suite numa || status=1
-fi
-# Many tests sleep, so more tests than there are CPUs run at the same time.
-run testlog "$(($(nproc) + 2))" "${wanted[@]}" || status=1
-((everything == 0)) || wait "$compilers" || status=1
 ((status == 0)) || tests/again.py build
 exec tests/count.py "${builds[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the layers with a sanitizer, and runs unit tests and fuzz corpora on them: sanitize.sh
-# [address] [thread]
+# [--build] [address] [thread]. With --build, runs nothing.
 #
 # A preloaded library cannot carry a sanitizer, whose run-time must come first in the process. So
 # the layers are tested as static libraries. Results: build-asan, build-tsan.
@@ -26,6 +26,7 @@ for target in known["targets"]:
     if target["id"] in wanted:
         print(os.path.relpath(target["filename"][0], sys.argv[1]))' "$PWD/$1")
     ninja -C "$1" --quiet "${targets[@]}" || return 1
+    ((only_build)) && return
     # A published environ is never freed, because another thread may be reading it.
     export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
@@ -35,7 +36,11 @@ for target in known["targets"]:
         tests/again.py "$1" --suite unit --suite fuzz --timeout-multiplier 4
 }
 
-status=0
+status=0 only_build=0
+if [ "${1:-}" = --build ]; then
+    only_build=1
+    shift
+fi
 (($#)) || set -- address thread
 for kind; do
     case $kind in
