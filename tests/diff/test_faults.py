@@ -15,7 +15,7 @@ def same(run, kind, how, runs, size=SIZE, **environment):
     if kind == "unmapped":  # another mapping may begin where the range ends
         runs = ((60,), (60, "catch"))
     for place, *more in runs:
-        plain, ours = run.both(APPS / "faults", kind, how, place, size, *more, sim=True, KIT_ALARM=60,
+        plain, ours = run.both(APPS / "faults", kind, how, place, size, *more, beside=True, sim=True, KIT_ALARM=60,
                                GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, **environment)
         if plain.returncode == 77:
             pytest.skip("no memory protection keys" if kind.startswith("key") else

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs with and without the library. Each test_*.py here is one meson test."""
 
+import concurrent.futures
 import fcntl
 import os
 import pathlib
@@ -94,10 +95,13 @@ class Runner:
         return subprocess.run(command, env=env, stdin=subprocess.DEVNULL if input is None else None, input=input,
                               capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False)
 
-    def both(self, *command, **kw):
-        """Runs the same command without and with the library."""
+    def both(self, *command, beside=False, **kw):
+        """Runs the same command without and with the library; with `beside`, at the same time, for programs that sleep
+        and share no file."""
         kw.pop("preload", None)
-        return self(*command, preload=False, **kw), self(*command, preload=True, **kw)
+        with concurrent.futures.ThreadPoolExecutor(2 if beside else 1) as pool:
+            arms = [pool.submit(self, *command, preload=preload, **kw) for preload in (False, True)]
+            return arms[0].result(), arms[1].result()
 
 
 def on_terminal(command, columns, env=None):

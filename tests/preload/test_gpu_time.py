@@ -34,12 +34,20 @@ def only(found):
     return device
 
 
+def share(device, state):
+    """Returns the state's share of the known time. On a busy machine some samples are late, and the time before a late
+    sample counts as unknown."""
+    states = device["states"]
+    return states[state]["share"] / (1 - states["unknown"]["share"])
+
+
 def test_an_idle_gpu_is_empty(sample):
     done, found = sample("idle", 1500)
     device = only(found)
     assert found["sampled"] and device["samples"] > 10
-    assert device["states"]["empty"]["share"] > 0.9
-    assert max(device["causes"], key=lambda cause: device["causes"][cause]["s"]) == "waiting"
+    assert share(device, "empty") > 0.9
+    causes = {cause: row["s"] for cause, row in device["causes"].items() if cause != "preempted"}  # by other processes
+    assert max(causes, key=causes.get) == "waiting", device["causes"]
     assert "the GPU had nothing to do" in done.stderr
     assert device["exact_s"] > 0.8 * device["states"]["empty"]["s"]
 
@@ -85,9 +93,7 @@ def test_a_process_alone_has_no_name(run):
 
 
 def test_a_busy_gpu_is_queued(sample):
-    device = only(sample("busy", 1500)[1])
-    # On a busy machine some samples are late. The time before a late sample counts as unknown.
-    assert device["states"]["queued"]["share"] > 0.9 * (1 - device["states"]["unknown"]["share"])
+    assert share(only(sample("busy", 1500)[1]), "queued") > 0.9
 
 
 def test_a_read_of_a_pipe_is_a_wait_for_data(sample):
@@ -99,13 +105,13 @@ def test_a_read_of_a_pipe_is_a_wait_for_data(sample):
 
 
 def test_a_stream_of_the_thread_is_seen_empty(sample):
-    assert only(sample("own", 1000)[1])["states"]["empty"]["share"] > 0.9
+    assert share(only(sample("own", 1000)[1]), "empty") > 0.9
 
 
 @pytest.mark.parametrize("how", ["lost", "reset"])
 def test_a_capture_ends_with_its_stream_or_context(sample, how):
     """No stream is queried while a capture is open. A capture that the program never ends does not last for ever."""
-    assert only(sample(how, 1500)[1])["states"]["empty"]["share"] > 0.9
+    assert share(only(sample(how, 1500)[1]), "empty") > 0.9
 
 
 def test_a_thread_that_ends_inside_a_copy_copies_no_more(sample):
@@ -232,7 +238,7 @@ def test_a_killed_job_keeps_its_answer(tmp_path):
     assert is_renewed_between_samples(contents)
     left = json.loads(report.read_text())
     assert left["state"] == "running" and left["written_at"] >= contents[-1]["written_at"]
-    assert only(left["gpu_time"])["states"]["empty"]["share"] > 0.9 and left["stalls"]["count"] >= 0
+    assert share(only(left["gpu_time"]), "empty") > 0.9 and left["stalls"]["count"] >= 0
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
