@@ -6,7 +6,9 @@ A command is an indented line or a span between backticks. A verb and its flags 
 program of this repository must exist, and its source must contain each flag that follows it. `meson test` must select
 tests of the build, and `meson compile` its targets. An option must be in options.def, with the value that follows it,
 and another variable in the sources. A file that is named without its folder must exist in some folder. bench/NOTES.md
-is left out, because it describes past experiments."""
+is left out, because it describes past experiments.
+
+Also checks tests/meson.build: each test of src has a room, and each name there is a test."""
 import json
 import pathlib
 import re
@@ -193,6 +195,19 @@ def faults(tree, document):
                         if name not in known)
 
 
+def room_faults(tree, root):
+    """Yields the tests without a room, and the names that are no tests."""
+    text = (root / "tests" / "meson.build").read_text(encoding="utf-8")
+    rooms = dict(re.findall(r"^  '(\w+)': \[([^\]]*)\]", text, re.M))
+    for name in re.findall(r"'(\w+)'", " ".join(rooms.values())):
+        if name not in tree.tests:
+            yield f"{name} is no test"
+    for test in tree.introspected("tests"):
+        suites = {suite.rpartition(":")[2] for suite in test["suite"]}
+        if suites & {"unit", "preload", "fuzz"} and not suites & set(rooms):
+            yield f"the test {test['name']} has no room"
+
+
 def main():
     root, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     tree = Tree(root, build)
@@ -200,6 +215,7 @@ def main():
                  for path in sorted(root.glob(pattern))]
     bad = [f"{document.relative_to(root)}: {fault}" for document in documents
            for fault in dict.fromkeys(faults(tree, document))]
+    bad += [f"tests/meson.build: {fault}" for fault in room_faults(tree, root)]
     print("\n".join(bad))
     return 1 if bad or not documents else 0
 
