@@ -17,8 +17,14 @@ import xml.etree.ElementTree as ElementTree
 REPORT = re.compile(r"(Thread|Address|Leak)Sanitizer|runtime error:")
 # A limit of subprocess, or an exit by SIGALRM: pytest shows the exit code first in the assertion, or as an attribute.
 LATE = re.compile(r"TimeoutExpired|timed out after|^(AssertionError: )?assert \(?-14\b|where -14 = .*returncode|returncode=-14\b", re.M)
+LATE_ROW = re.compile(r"^# .*(TimeoutError: the row took over|TimeoutExpired)", re.M)  # tests/vm
 ALARM = (-14, 128 + 14)  # exit codes of a TAP program
 MOST = 12  # more failures than this have a common cause, and repeating them would take too long
+
+
+def rows(text):
+    """Returns the explanations of the rows of a TAP program that failed."""
+    return re.findall(r"^not ok .*\n((?:#.*\n?)*)", text, re.M)
 
 
 def complaints(build, name):
@@ -34,8 +40,8 @@ def was_late(build, run):
         return False
     if run["result"] == "TIMEOUT" or run.get("returncode") in ALARM:
         return True
-    told = complaints(build, name_of(run))
-    return bool(told) and all(LATE.search(one) for one in told)
+    told, explained = complaints(build, name_of(run)), rows(run.get("stdout", ""))
+    return bool(told or explained) and all(map(LATE.search, told)) and all(map(LATE_ROW.search, explained))
 
 
 def name_of(run):

@@ -299,14 +299,20 @@ def test_again_repeats_only_what_was_late(tmp_path, monkeypatch, message, stderr
         assert said.endswith(names) and bool(said) == bool(names), said
 
 
-@pytest.mark.parametrize("result, code, repeated", [("TIMEOUT", -15, True), ("ERROR", 142, True), ("ERROR", 139, False), ("FAIL", 1, False)])
-def test_again_repeats_a_program_that_met_its_alarm(tmp_path, monkeypatch, result, code, repeated):
+ROW = "not ok {0} - row\n# Traceback:\n# {1}\nok 3 - other\n"
+LATE_ROW, WRONG_ROW = "TimeoutError: the row took over 60 s", "AssertionError: 5 threads are misplaced"
+
+
+@pytest.mark.parametrize("result, code, text, repeated", [
+    ("TIMEOUT", -15, "", True), ("ERROR", 142, "", True), ("ERROR", 139, "", False), ("FAIL", 1, "not ok 1 - a\n", False),
+    ("FAIL", 0, ROW.format(1, LATE_ROW), True), ("FAIL", 0, ROW.format(1, LATE_ROW) + ROW.format(2, WRONG_ROW), False)])
+def test_again_repeats_a_program_that_met_its_alarm(tmp_path, monkeypatch, result, code, text, repeated):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "meson").write_text("#!/bin/sh\n")
     (tmp_path / "meson").chmod(0o755)
     write_log(tmp_path / "b", TAP)
     (tmp_path / "b" / "meson-logs" / "testlog.json").write_text(
-        json.dumps({"name": "p:unit / ring", "result": result, "returncode": code}) + "\n")
+        json.dumps({"name": "p:unit / ring", "result": result, "returncode": code, "stdout": text}) + "\n")
     assert ("ring" in run(sys.executable, TESTS / "again.py", tmp_path / "b").stdout) == repeated
 
 
