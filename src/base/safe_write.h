@@ -24,13 +24,4 @@ static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
     return gf_safe_writev(fd, &part, 1);
 }
 
-/*
- * Appends both texts to the file by one write, and creates the file if it is missing. A symbolic
- * link at path is followed only if root or the process's user owns it; otherwise the result is
- * -ELOOP. Returns -errno, or the number of bytes written, which is less than the length of both
- * texts if the file system is full.
- */
-ssize_t gf_safe_append(const char *path, const char *first, size_t first_length, const char *second,
-                       size_t second_length);
-
 #endif

@@ -15,8 +15,6 @@ enum gf_file_place {
     gf_file_place_unknown, /* the file does not exist or cannot be examined */
 };
 
-/* Whether f_type of statfs(2) is that of a network file system. */
-bool gf_file_place_is_network(unsigned long magic);
 /* Finds the kind of file at path. The call may wait for the file system. Keeps errno. */
 enum gf_file_place gf_file_place_of(const char *path);
 

@@ -1,47 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/replace_file.h"
 
-#include "base/path.h"
+#include "base/output_file.h"
 #include "os/own_table.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#include <errno.h>
 
 struct replacement {
-    const char *path, *bytes;
+    const char *path, *bytes; /* bytes: NULL to remove the file */
     size_t length;
+    enum gf_output_flags flags;
     int error;
 };
 
 static void run_replacement(void *closure)
 {
-    struct replacement *replacement = closure;
-    replacement->error =
-        gf_path_replace(replacement->path, replacement->bytes, replacement->length);
+    struct replacement *one = closure;
+
+    if (one->bytes)
+        one->error = gf_output_replace(one->path, one->bytes, one->length, one->flags);
+    else if ((one->error = gf_output_remove(one->path)) == -ELOOP)
+        one->error = gf_output_replace(one->path, "", 0, one->flags);
 }
 
 /*
  * If no thread with its own descriptor table can be started, the calling thread writes the file,
  * because the user has requested it.
  */
-int gf_replace_file(const char *path, const char *bytes, size_t length)
+int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags)
 {
-    struct replacement replacement = {path, bytes, length, 0};
+    struct replacement replacement = {path, bytes, length, flags, 0};
 
     if (!gf_own_table_run_as(gf_server_writes, run_replacement, &replacement))
         run_replacement(&replacement);
     return replacement.error;
 }
 
-/* Usually needs no other thread, because unlink uses no descriptor. */
 void gf_remove_file(const char *path)
 {
-    struct stat found;
-
-    if (lstat(path, &found))
-        return;
-    if (S_ISREG(found.st_mode))
-        unlink(path);
-    else if (S_ISLNK(found.st_mode))
-        gf_replace_file(path, "", 0);
+    gf_replace_file(path, NULL, 0, gf_output_shared);
 }

@@ -6,10 +6,10 @@
 #ifndef GF_OS_REPLACE_FILE_H
 #define GF_OS_REPLACE_FILE_H
 
-#include <stddef.h>
+#include "base/output_file.h"
 
-/* Calls gf_path_replace (base/path.h). Returns 0 or -errno. */
-int gf_replace_file(const char *path, const char *bytes, size_t length);
+/* Calls gf_output_replace (base/output_file.h). Returns 0 or -errno. */
+int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags);
 
 /* Removes a regular file. If the path is a symbolic link, empties the target instead. */
 void gf_remove_file(const char *path);

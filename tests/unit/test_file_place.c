@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
+#include "base/network_fs.h"
 #include "os/file_place.h"
 
 #include <errno.h>
@@ -9,13 +10,13 @@
 static void network_file_systems(void **state)
 {
     (void)state;
-    assert_true(gf_file_place_is_network(NFS_SUPER_MAGIC));
-    assert_true(gf_file_place_is_network(0x0bd00bd0)); /* Lustre */
+    assert_true(gf_is_network_fs(NFS_SUPER_MAGIC));
+    assert_true(gf_is_network_fs(0x0bd00bd0)); /* Lustre */
     /* f_type is signed, so a 32-bit magic number may be sign-extended. */
-    assert_true(gf_file_place_is_network((unsigned long)(long)(int)CIFS_SUPER_MAGIC));
-    assert_false(gf_file_place_is_network(EXT4_SUPER_MAGIC));
-    assert_false(gf_file_place_is_network(TMPFS_MAGIC));
-    assert_false(gf_file_place_is_network(OVERLAYFS_SUPER_MAGIC));
+    assert_true(gf_is_network_fs((unsigned long)(long)(int)CIFS_SUPER_MAGIC));
+    assert_false(gf_is_network_fs(EXT4_SUPER_MAGIC));
+    assert_false(gf_is_network_fs(TMPFS_MAGIC));
+    assert_false(gf_is_network_fs(OVERLAYFS_SUPER_MAGIC));
 }
 
 static void places(void **state)

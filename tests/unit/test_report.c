@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "base/path.h"
-#include "base/safe_write.h"
+#include "base/output_file.h"
 #include "engine/place/verdict.h"
 #include "engine/report/report.h"
 #include "engine/report/summary.h"
@@ -80,22 +80,22 @@ static void files_are_replaced_as_a_whole(void **state)
     struct stat before, after;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r.json", folder);
-    assert_int_equal(gf_path_replace(path, "one", 3), 0);
+    assert_int_equal(gf_output_replace(path, "one", 3, gf_output_private), 0);
     assert_int_equal(stat(path, &before), 0);
     const int fd = open(path, O_RDONLY);
-    assert_int_equal(gf_path_replace(path, "two", 3), 0);
+    assert_int_equal(gf_output_replace(path, "two", 3, gf_output_private), 0);
     assert_int_equal(stat(path, &after), 0);
     assert_true(before.st_ino != after.st_ino);
     assert_int_equal(read(fd, text, sizeof(text)), 3); /* an open file keeps the old report */
     assert_string_equal(text, "one");
     close(fd);
-    assert_int_equal(gf_safe_append(path, "", 0, "+", 1), 1);
+    assert_int_equal(gf_output_append(path, "", 0, "+", 1), 1);
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(after.st_size, 4);
     unlink(path);
     assert_int_equal(rmdir(folder), 0); /* no temporary file is left */
-    assert_int_equal(gf_path_replace("/nonexistent/r.json", "x", 1), -ENOENT);
-    assert_int_equal(gf_safe_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
+    assert_int_equal(gf_output_replace("/nonexistent/r.json", "x", 1, gf_output_private), -ENOENT);
+    assert_int_equal(gf_output_append("/nonexistent/r.json", "", 0, "x", 1), -ENOENT);
 }
 
 static unsigned count_files(const char *folder)
@@ -122,7 +122,7 @@ static void own_links_are_followed(void **state)
     snprintf(target, sizeof(target), "%s/target", folder);
     assert_int_equal(symlink("target", path), 0);
     for (unsigned i = 0; i < 2; i++) /* in the first round the link has no target */
-        assert_int_equal(gf_path_replace(path, "text", 4), 0);
+        assert_int_equal(gf_output_replace(path, "text", 4, gf_output_private), 0);
     assert_int_equal(lstat(path, &found), 0);
     assert_true(S_ISLNK(found.st_mode));
     const int fd = open(target, O_RDONLY | O_NOFOLLOW);
@@ -130,7 +130,7 @@ static void own_links_are_followed(void **state)
     close(fd);
     unlink(target);
     assert_int_equal(symlink("r.json", target), 0);
-    assert_int_equal(gf_path_replace(path, "text", 4), -ELOOP);
+    assert_int_equal(gf_output_replace(path, "text", 4, gf_output_private), -ELOOP);
     unlink(target);
     unlink(path);
     rmdir(folder);
@@ -150,10 +150,10 @@ static void a_pipe_behind_links(void **state)
     assert_int_equal(symlink("link", path), 0);
     assert_int_equal(symlink("pipe", link), 0);
     const int fd = open(pipe, O_RDONLY | O_NONBLOCK);
-    assert_int_equal(gf_path_replace(path, "text", 4), 0);
+    assert_int_equal(gf_output_replace(path, "text", 4, gf_output_private), 0);
     assert_int_equal(read(fd, text, sizeof(text)), 4);
     if (lchown(link, 12345, 12345) == 0) { /* only root can make a link of another user */
-        assert_int_equal(gf_path_replace(path, "text", 4), 0);
+        assert_int_equal(gf_output_replace(path, "text", 4, gf_output_private), 0);
         assert_int_equal(read(fd, text, sizeof(text)), 0);
         assert_true(lstat(link, &found) == 0 && S_ISREG(found.st_mode));
     }
@@ -173,14 +173,14 @@ static void links_of_others_are_not_followed(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r.json", folder);
     snprintf(victim, sizeof(victim), "%s/victim", folder);
-    assert_int_equal(gf_safe_append(victim, "", 0, "kept", 4), 4);
+    assert_int_equal(gf_output_append(victim, "", 0, "kept", 4), 4);
     assert_int_equal(symlink(victim, path), 0);
     if (lchown(path, 12345, 12345) != 0) /* only root can make a link of another user */
         unlink(path);
     /* The path at which earlier versions wrote the new file before renaming it. */
     snprintf(name, sizeof(name), "%s.%d.new", path, getpid());
     assert_int_equal(symlink(victim, name), 0);
-    assert_int_equal(gf_path_replace(path, "x", 1), 0);
+    assert_int_equal(gf_output_replace(path, "x", 1, gf_output_private), 0);
     assert_int_equal(lstat(path, &found), 0);
     assert_true(S_ISREG(found.st_mode));
     unlink(name);
@@ -190,7 +190,7 @@ static void links_of_others_are_not_followed(void **state)
     assert_int_equal(count_files(folder), 2);
     /* The longest file name has no space for a suffix. */
     snprintf(name, sizeof(name), "%s/%0255d", folder, 0);
-    assert_int_equal(gf_path_replace(name, "x", 1), 0);
+    assert_int_equal(gf_output_replace(name, "x", 1, gf_output_private), 0);
     unlink(name);
     unlink(path);
     unlink(victim);
@@ -202,7 +202,10 @@ static int failing_write(const char *folder, const char *path)
     const struct rlimit none = {0, 0};
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &none);
-    return gf_path_replace(path, "new", 3) == -EFBIG && count_files(folder) == 1 ? 0 : 1;
+    return gf_output_replace(path, "new", 3, gf_output_private) == -EFBIG &&
+                   count_files(folder) == 1
+               ? 0
+               : 1;
 }
 
 /* Writes fail as on a full disk. The last complete report stays, and no other file is left. */
@@ -214,7 +217,7 @@ static void failed_writes_leave_the_old(void **state)
     int status = 1;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/r.json", folder);
-    assert_int_equal(gf_path_replace(path, "old1", 4), 0);
+    assert_int_equal(gf_output_replace(path, "old1", 4, gf_output_private), 0);
     const pid_t pid = fork();
     if (pid == 0)
         _exit(failing_write(folder, path));
@@ -235,7 +238,7 @@ static void standard_output_is_appended_to(void **state)
     assert_int_equal(write(fd, "out ", 4), 4);
     for (unsigned i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), i ? "/dev/fd/%d" : "/proc/self/fd/%d", fd);
-        assert_int_equal(gf_path_replace(path, "r", 1), 0);
+        assert_int_equal(gf_output_replace(path, "r", 1, gf_output_private), 0);
     }
     assert_int_equal(pread(fd, text, sizeof(text), 0), 6);
     assert_string_equal(text, "out rr");
@@ -247,7 +250,7 @@ static void devices_are_not_renamed_over(void **state)
 {
     (void)state;
     struct stat found;
-    assert_int_equal(gf_path_replace("/dev/null", "x", 1), 0);
+    assert_int_equal(gf_output_replace("/dev/null", "x", 1, gf_output_private), 0);
     assert_int_equal(stat("/dev/null", &found), 0);
     assert_true(S_ISCHR(found.st_mode));
 }

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "base/fmt.h"
+#include "base/output_file.h"
 #include "base/safe_write.h"
 
 #include <errno.h>
@@ -104,20 +105,20 @@ static void test_appends(void **state)
     assert_non_null(mkdtemp(folder));
     gf_fmt(file, sizeof(file), "%s/file", folder);
     gf_fmt(path, sizeof(path), "%s/link", folder);
-    assert_int_equal(gf_safe_append(file, "a", 0, "bc", 2), 2);
-    assert_int_equal(gf_safe_append(file, "a", 1, "bc", 2), 3);
+    assert_int_equal(gf_output_append(file, "a", 0, "bc", 2), 2);
+    assert_int_equal(gf_output_append(file, "a", 1, "bc", 2), 3);
     assert_int_equal(size_of_file(), 5);
-    assert_int_equal(gf_safe_append("/dev/full", "", 0, "bc", 2), -ENOSPC);
+    assert_int_equal(gf_output_append("/dev/full", "", 0, "bc", 2), -ENOSPC);
     signal(SIGXFSZ, catch);
     limit_file(6);
-    assert_int_equal(gf_safe_append(file, "a", 1, "bc", 2), 1);
-    assert_int_equal(gf_safe_append(file, "a", 1, "bc", 2), -EFBIG);
+    assert_int_equal(gf_output_append(file, "a", 1, "bc", 2), 1);
+    assert_int_equal(gf_output_append(file, "a", 1, "bc", 2), -EFBIG);
     limit_file(RLIM_INFINITY);
     assert_int_equal(symlink(file, path), 0);
-    assert_int_equal(gf_safe_append(path, "", 0, "bc", 2), 2);
+    assert_int_equal(gf_output_append(path, "", 0, "bc", 2), 2);
     assert_int_equal(size_of_file(), 8);
     if (lchown(path, 12345, 12345) == 0) {
-        assert_int_equal(gf_safe_append(path, "", 0, "bc", 2), -ELOOP);
+        assert_int_equal(gf_output_append(path, "", 0, "bc", 2), -ELOOP);
         assert_int_equal(size_of_file(), 8);
     }
     unlink(path);

@@ -2,6 +2,7 @@
 #include "cli/compare/one_run.h"
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "cli/common/cli.h"
 #include "cli/compare/interrupt.h"
 #include "cli/run/environ.h"
@@ -47,7 +48,7 @@ static void run_child(char *const *command, const struct gf_env *env, const char
         count++;
     char **argv = calloc(count + 4, sizeof(*argv));
     snprintf(path, sizeof(path), "%s/" OUTPUT, folder);
-    const int output = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    const int output = gf_output_open_to_append(path);
     const int input = open("/dev/null", O_RDONLY);
     if (!argv || output < 0 || input < 0)
         _exit(GF_EXIT_FAILED);

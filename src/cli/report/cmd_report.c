@@ -56,14 +56,14 @@ static bool write_prometheus(FILE *out, const struct gf_answer *answer,
 }
 
 /* Writes the file `path`; does nothing if path is NULL. */
-static int write_file(const char *path, writer *write, const struct gf_answer *answer,
-                      const struct gf_torch_trace *torch)
+static int write_file(const char *path, writer *write, enum gf_output_flags flags,
+                      const struct gf_answer *answer, const struct gf_torch_trace *torch)
 {
     struct gf_out_file file;
 
     if (!path)
         return GF_EXIT_OK;
-    int error = gf_out_file_begin(&file, path);
+    int error = gf_out_file_begin(&file, path, flags);
     if (!error) {
         const bool whole = write(file.stream, answer, torch);
         error = gf_out_file_end(&file, whole);
@@ -71,7 +71,7 @@ static int write_file(const char *path, writer *write, const struct gf_answer *a
             return no_memory();
     }
     if (error) {
-        gf_cli_error("report", "cannot write %s: %s", path, strerror(-error));
+        gf_cli_error("report", "cannot write %s: %s", path, gf_output_reason(error));
         return GF_EXIT_FAILED;
     }
     return GF_EXIT_OK;
@@ -113,11 +113,12 @@ static int write_files(const struct gf_report_flags *flags, const struct gf_answ
     int code = open_torch(flags->with, &torch);
 
     if (code == GF_EXIT_OK)
-        code = write_file(flags->html, write_html, answer, NULL);
+        code = write_file(flags->html, write_html, gf_output_private, answer, NULL);
     if (code == GF_EXIT_OK)
-        code = write_file(flags->perfetto, gf_perfetto_write, answer, flags->with ? &torch : NULL);
+        code = write_file(flags->perfetto, gf_perfetto_write, gf_output_private, answer,
+                          flags->with ? &torch : NULL);
     if (code == GF_EXIT_OK)
-        code = write_file(flags->prometheus, write_prometheus, answer, NULL);
+        code = write_file(flags->prometheus, write_prometheus, gf_output_shared, answer, NULL);
     if (code == GF_EXIT_OK)
         print_written(flags);
     gf_torch_trace_close(&torch);

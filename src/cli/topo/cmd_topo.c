@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/cmd_topo.h"
 
+#include "base/output_file.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
 #include "cli/topo/recording.h"
@@ -77,7 +78,7 @@ static int record_machine(const char *folder)
         printf("wrote %s\n", folder);
         return GF_EXIT_OK;
     }
-    gf_cli_error("topo", "cannot record into %s: %s", folder, strerror(-error));
+    gf_cli_error("topo", "cannot record into %s: %s", folder, gf_output_reason(error));
     return GF_EXIT_FAILED;
 }
 

@@ -2,6 +2,9 @@
 #include "cli/topo/visible_gpus.h"
 
 #include "base/parse.h"
+#include "cli/common/plain_text.h"
+#include "engine/machine/pci.h"
+#include "engine/machine/record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,6 +28,7 @@ static void read_field(const char *line, const char *key, char *ret, size_t size
         return;
     line += length + strspn(line + length, " \t");
     snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
+    gf_plain_text(ret);
 }
 
 /*
@@ -104,7 +108,7 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
     snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
     DIR *dir = opendir(path);
     for (struct dirent *entry; dir && ret->count < GF_VISIBLE_GPUS_MAX && (entry = readdir(dir));)
-        if (entry->d_name[0] != '.' &&
+        if (gf_pci_is_canonical(entry->d_name) &&
             read_gpu(root, entry->d_name, any_node, &ret->gpus[ret->count]))
             ret->count++;
     if (dir)
@@ -116,31 +120,19 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
 
 int gf_visible_gpus_record(const char *folder)
 {
-    static const char *const steps[] = {"/proc", "/driver", "/nvidia", "/gpus"};
     struct gf_visible_gpus here;
-    char path[PATH_MAX] = "";
+    char name[64], text[256];
+    int error = 0;
 
     gf_visible_gpus_read(NULL, "", &here);
-    if (!here.count)
-        return 0;
-    snprintf(path, sizeof(path) - 128, "%s", folder);
-    for (size_t i = 0; i < GF_ARRAY_LEN(steps); i++)
-        if (mkdir(strcat(path, steps[i]), 0777) && errno != EEXIST)
-            return -errno;
-    char *end = path + strlen(path);
-    for (size_t i = 0; i < here.count; i++) {
+    for (size_t i = 0; i < here.count && !error; i++) {
         const struct gf_visible_gpu *gpu = &here.gpus[i];
-        sprintf(end, "/%s", gpu->bdf);
-        if (mkdir(path, 0777) && errno != EEXIST)
-            return -errno;
-        FILE *file = fopen(strcat(path, "/information"), "we");
-        if (!file)
-            return -errno;
-        fprintf(file, "Model: %s\nGPU UUID: %s\n", gpu->model, gpu->uuid);
-        if (fclose(file))
-            return -errno;
+        snprintf(name, sizeof(name), "proc/driver/nvidia/gpus/%s/information", gpu->bdf);
+        const int length =
+            snprintf(text, sizeof(text), "Model: %s\nGPU UUID: %s\n", gpu->model, gpu->uuid);
+        error = gf_record_text(folder, name, text, (size_t)length);
     }
-    return 0;
+    return error;
 }
 
 /*

@@ -30,6 +30,12 @@ int gf_pci_canonical(const char *bdf, char ret[20])
     return 0;
 }
 
+bool gf_pci_is_canonical(const char *name)
+{
+    char canonical[20];
+    return gf_pci_canonical(name, canonical) == 0 && strcmp(name, canonical) == 0;
+}
+
 static bool is_nvidia_gpu(const char *root, const char *bdf)
 {
     char text[32];

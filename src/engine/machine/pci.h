@@ -33,4 +33,7 @@ const struct gf_pci *gf_pci_gpu(const struct gf_machine *machine, const char *bd
 /* Writes the canonical spelling of a PCI address. Returns 0 or -EINVAL. */
 int gf_pci_canonical(const char *bdf, char ret[20]);
 
+/* Whether the name of a folder, perhaps of another machine's recording, is such an address. */
+bool gf_pci_is_canonical(const char *name);
+
 #endif

@@ -2,57 +2,33 @@
 #include "engine/machine/record.h"
 
 #include "base/fmt.h"
+#include "base/output_file.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/pci.h"
 #include "engine/machine/topology.h"
 #include "os/procfs.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-/*
- * Creates the parent folders of the file at path. During the call, path is modified. Returns 0 or
- * -errno.
- */
-static int make_parents(char *path)
+int gf_record_text(const char *folder, const char *name, const char *text, size_t length)
 {
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        const int failed = mkdir(path, 0777) && errno != EEXIST;
-        *slash = '/';
-        if (failed)
-            return -errno;
-    }
-    return 0;
-}
+    char path[GF_PROCFS_PATH_MAX];
 
-static int write_file(char *path, const char *text, size_t length)
-{
-    const int error = make_parents(path);
-    if (error)
-        return error;
-    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return -errno;
-    const ssize_t written = write(fd, text, length);
-    const int result = written == (ssize_t)length ? 0 : written < 0 ? -errno : -EIO;
-    close(fd);
-    return result;
+    if ((size_t)gf_fmt(path, sizeof(path), "%s/%s", folder, name) >= sizeof(path))
+        return -ENAMETOOLONG;
+    return gf_output_replace(path, text, length, gf_output_folders);
 }
 
 int gf_record_file(const char *folder, const char *name)
 {
-    char text[8192], path[GF_PROCFS_PATH_MAX];
+    char text[8192];
     const int length = gf_procfs_read(text, sizeof(text) - 1, "", "%s", name);
 
     if (length < 0)
         return 0;
     text[length] = '\n';
-    gf_fmt(path, sizeof(path), "%s/%s", folder, name);
-    return write_file(path, text, (size_t)length + 1);
+    return gf_record_text(folder, name, text, (size_t)length + 1);
 }
 
 static int record_files(const char *folder, const char *prefix, const char *const *files,
@@ -93,21 +69,32 @@ static int record_system(const char *folder, const struct gf_machine *machine)
     return error;
 }
 
+static int record_topology(const char *folder)
+{
+    struct hwloc_topology *topology;
+    char *text;
+    size_t length;
+    int error = gf_topology_open(NULL, &topology);
+
+    if (error)
+        return error;
+    error = gf_topology_export(topology, &text, &length);
+    if (!error) {
+        error = gf_record_text(folder, "topology.xml", text, length);
+        free(text);
+    }
+    gf_topology_close(topology);
+    return error;
+}
+
 int gf_record_machine(const char *folder)
 {
-    char path[GF_PROCFS_PATH_MAX];
     struct gf_machine *machine;
-    struct hwloc_topology *topology;
+    int error = gf_machine_load(NULL, &machine);
 
-    if ((size_t)gf_fmt(path, sizeof(path), "%s/topology.xml", folder) >= sizeof(path) - 128)
-        return -ENAMETOOLONG;
-    int error = make_parents(path);
-    if (error || (error = gf_machine_load(NULL, &machine)))
+    if (error)
         return error;
-    if (!(error = gf_topology_open(NULL, &topology))) {
-        error = gf_topology_export(topology, path);
-        gf_topology_close(topology);
-    }
+    error = record_topology(folder);
     if (!error)
         error = record_system(folder, machine);
     gf_machine_free(machine);

@@ -210,8 +210,16 @@ int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machin
     return 0;
 }
 
-int gf_topology_export(struct hwloc_topology *topology, const char *path)
+int gf_topology_export(struct hwloc_topology *topology, char **ret, size_t *ret_length)
 {
+    char *text;
+    int length;
+
     errno = 0;
-    return hwloc_topology_export_xml(topology, path, 0) ? hwloc_error() : 0;
+    if (hwloc_topology_export_xmlbuffer(topology, &text, &length, 0))
+        return hwloc_error();
+    *ret_length = (size_t)length - 1; /* hwloc counts the final null byte */
+    *ret = strndup(text, *ret_length);
+    hwloc_free_xmlbuffer(topology, text);
+    return *ret ? 0 : -ENOMEM;
 }

@@ -27,7 +27,7 @@ int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machin
 
 void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret);
 
-/* Writes hwloc's XML to path. Returns 0 or -errno. */
-int gf_topology_export(struct hwloc_topology *topology, const char *path);
+/* Returns 0 and hwloc's XML, which the caller frees by free(), or -errno. */
+int gf_topology_export(struct hwloc_topology *topology, char **ret, size_t *ret_length);
 
 #endif

@@ -2,6 +2,7 @@
 #include "engine/process/metrics_file.h"
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "os/replace_file.h"
 #include "engine/process/write_thread.h"
@@ -39,13 +40,13 @@ static void warn_of_failure(int error)
 {
     if (error && !file.refused)
         gf_warn("GPUFEED_METRICS: cannot write %s: %s; the metrics are lost", file.option,
-                strerrordesc_np(-error));
+                gf_output_reason(error));
     file.refused = error != 0;
 }
 
 static void write_text(void)
 {
-    const int error = gf_replace_file(file.path, file.text, file.length);
+    const int error = gf_replace_file(file.path, file.text, file.length, gf_output_shared);
 
     free(file.text);
     file.written = file.written || !error;

@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "os/replace_file.h"
 #include "engine/process/write_thread.h"
@@ -86,7 +87,7 @@ static void warn_of_failure(int error)
 {
     if (error && !file.refused)
         gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", file.option,
-                strerrordesc_np(-error));
+                gf_output_reason(error));
     file.refused = error != 0;
 }
 
@@ -124,7 +125,7 @@ static void warn_of_other(void)
 static void write_text(void)
 {
     warn_of_other();
-    const int error = gf_replace_file(file.path, file.text, file.length);
+    const int error = gf_replace_file(file.path, file.text, file.length, gf_output_private);
     free(file.text);
     if (!gf_permit_sealed()) {
         if (error || stat(file.path, &file.own))

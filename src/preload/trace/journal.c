@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "os/launch.h"
 #include "os/own_table.h"
 #include "os/permit.h"
@@ -282,7 +283,7 @@ static void warn_of_failure(void)
     if (gf_likely(!error) || !gf_log_wants(GF_LOG_WARN) || gf_exchange_relaxed(&warned, true))
         return;
     gf_warn("GPUFEED_LOG: cannot append to %s: %s; lines are lost", gf_log_file_path(),
-            error == -ELOOP ? "another user's symbolic link" : strerrordesc_np(-error));
+            gf_output_reason(error));
 }
 
 static void handle_failure(const struct gf_line *line, int error)

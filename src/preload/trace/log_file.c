@@ -3,8 +3,8 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "base/safe_write.h"
 #include "os/own_table.h"
 #include "os/permit.h"
 
@@ -54,8 +54,8 @@ struct append {
 
 static ssize_t append_to(const char *file, const struct append *append)
 {
-    return gf_safe_append(file, append->first, append->first_length, append->second,
-                          append->second_length);
+    return gf_output_append(file, append->first, append->first_length, append->second,
+                            append->second_length);
 }
 
 /*

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that the command and the library write. Nothing that another user planted redirects them, and nothing
+makes them wait."""
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import COMMAND, START_COPIES, needs_root
+
+COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture
+def uses_gpu(run):
+    """uses_gpu(cwd=, option=path) runs a program that uses the GPU and writes the file of that option."""
+    def go(cwd=None, preexec_fn=None, **options):
+        env = run.env(sim=True, PYTHONDONTWRITEBYTECODE=1, **options)
+        return subprocess.run([sys.executable, "-c", COPIES], env=env, cwd=cwd, preexec_fn=preexec_fn, capture_output=True, text=True,
+                              timeout=60, check=True)
+    return go
+
+
+@pytest.fixture
+def a_report(uses_gpu, tmp_path):
+    uses_gpu(GPUFEED_REPORT=tmp_path / "report.json")
+    return tmp_path / "report.json"
+
+
+def is_plain(path):
+    return path.is_file() and not path.is_symlink()
+
+
+@needs_root
+@pytest.mark.parametrize("plant", ["mkdir -p rec/proc; ln -s {victim} rec/proc/cmdline", "ln -s {victim} rec-xml; mkdir rec; ln -s ../rec-xml rec/topology.xml"])
+def test_record_into_a_folder_with_a_planted_link(run, shared, other, victim, plant):
+    other.sh(plant.format(victim=victim))
+    done = run(COMMAND, "topo", "--record", shared / "rec", preload=False)
+    assert victim.read_text() == "kept" and done.returncode == 0, done
+    assert is_plain(shared / "rec" / "topology.xml") and is_plain(shared / "rec" / "proc" / "meminfo")
+
+
+@needs_root
+@pytest.mark.parametrize("link", ["rec", "rec/proc", "rec/sys"])
+def test_record_below_a_planted_folder(run, shared, other, tmp_path, link):
+    other.sh(f"mkdir -p $(dirname {link}); ln -s {tmp_path} {link}")
+    done = run(COMMAND, "topo", "--record", shared / "rec", preload=False)
+    assert not list(tmp_path.iterdir()) and done.returncode == 1 and "another user" in done.stderr, done
+
+
+@needs_root
+def test_record_over_a_planted_pipe(run, shared, other):
+    other.sh("mkdir -p rec/proc; mkfifo rec/proc/cmdline rec/topology.xml")
+    done = run(COMMAND, "topo", "--record", shared / "rec", preload=False, timeout=30)
+    assert done.returncode == 0 and is_plain(shared / "rec" / "proc" / "cmdline")
+
+
+@needs_root
+@pytest.mark.parametrize("flag", ["--html", "--prometheus", "--perfetto"])
+@pytest.mark.parametrize("plant", ["mkfifo out", "mkfifo pipe; ln -s pipe out", "ln -s /dev/full out", "ln -s {victim} out", "ln {own} out"])
+def test_page_at_a_planted_path(run, shared, other, victim, a_report, flag, plant):
+    other.sh("echo own > own")
+    other.sh(plant.format(victim=victim, own="own"))
+    done = run(COMMAND, "report", a_report, flag, shared / "out", preload=False, timeout=30)
+    assert done.returncode == 0 and is_plain(shared / "out") and victim.read_text() == "kept", done
+    assert (shared / "own").read_text() == "own\n"
+    assert (shared / "out").stat().st_mode & 0o777 == (0o644 if flag == "--prometheus" else 0o600)
+
+
+@needs_root
+@pytest.mark.parametrize("spelling", ["/dev/shm", "/dev//shm", "/dev/./shm", "/dev/../dev/shm", "../dev/shm", "/proc/self/root/dev/shm"])
+@pytest.mark.parametrize("plant", ["ln -s {victim} rep", "mkfifo pipe; ln -s pipe rep", "mkfifo rep"])
+def test_report_in_dev_shm(uses_gpu, other, victim, spelling, plant):
+    folder = pathlib.Path("/dev/shm/gpufeed-hostile")
+    folder.mkdir()
+    try:
+        folder.chmod(0o1777)
+        other.folder = folder
+        other.sh(plant.format(victim=victim))
+        pipe = None
+        if (folder / "pipe").exists():
+            pipe = os.open(folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        elif "fifo" in plant:
+            pipe = os.open(folder / "rep", os.O_RDONLY | os.O_NONBLOCK)
+        uses_gpu(cwd="/dev", GPUFEED_REPORT=f"{spelling}/{folder.name}/rep")
+        assert victim.read_text() == "kept" and is_plain(folder / "rep")
+        assert pipe is None or os.read(pipe, 10) == b""
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+@needs_root
+@pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_METRICS", "GPUFEED_LOG"])
+def test_file_below_a_planted_folder(uses_gpu, shared, other, tmp_path, option):
+    target = tmp_path / "target"
+    target.mkdir()
+    other.sh(f"ln -s {target} folder")
+    done = uses_gpu(**{option: shared / "folder" / "out.prom"})
+    assert not list(target.iterdir()) and "belongs to another user" in done.stderr, done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("plant", ["mkfifo log", "touch log; chmod 666 log", "ln -s {victim} log"])
+def test_log_at_a_planted_file(uses_gpu, shared, other, victim, plant):
+    other.sh(plant.format(victim=victim))
+    pipe = os.open(shared / "log", os.O_RDONLY | os.O_NONBLOCK) if "fifo" in plant else None
+    before = (shared / "log").lstat().st_size
+    done = uses_gpu(GPUFEED_LOG=shared / "log")
+    assert "GPUFEED_LOG: cannot append to" in done.stderr, done.stderr
+    assert victim.read_text() == "kept" and (shared / "log").lstat().st_size == before
+    assert pipe is None or os.read(pipe, 10) == b""
+
+
+@needs_root
+def test_log_with_a_planted_second_name(uses_gpu, shared, victim):
+    """Without fs.protected_hardlinks, another user may give a file of root's a second name."""
+    os.link(victim, shared / "log") if victim.stat().st_dev == shared.stat().st_dev else pytest.skip("two file systems")
+    done = uses_gpu(GPUFEED_LOG=shared / "log")
+    assert victim.read_text() == "kept" and "has a second name" in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["..", ".", "../.."])
+def test_host_named_like_a_folder(uses_gpu, tmp_path, name):
+    """%h of a host with such a name must not lead to another folder."""
+    def rename():
+        LIBC.unshare(0x04000000)  # CLONE_NEWUTS
+        LIBC.sethostname(name.encode(), len(name))
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / ("_" + name[1:].replace("/", "_"))).mkdir()
+    uses_gpu(preexec_fn=rename, GPUFEED_REPORT=tmp_path / "a" / "b" / "%h" / "r.json")
+    assert [path.relative_to(tmp_path / "a" / "b").parts[0] for path in tmp_path.rglob("r.json")] == ["_" + name[1:].replace("/", "_")]
+
+
+@pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_LOG"])
+def test_own_links_and_pipes_are_written(uses_gpu, tmp_path, option):
+    """Links and pipes of the process's user, in folders of this user."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "folder").symlink_to("real")
+    (tmp_path / "real" / "out").symlink_to(tmp_path / "file")
+    uses_gpu(**{option: tmp_path / "folder" / "out"})
+    assert (tmp_path / "real" / "out").is_symlink() and is_plain(tmp_path / "file")
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    os.mkfifo(tmp_path / "pipe")
+    pipe = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    uses_gpu(**{option: tmp_path / "pipe"})
+    assert os.read(pipe, 1) == b"{"
+    os.close(pipe)
+    done = uses_gpu(**{option: tmp_path / "pipe"})  # nothing reads it, and nothing waits
+    assert "no process reads the pipe" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["/dev/stderr", "/proc/self/fd/2", "/dev/fd/2"])
+@pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_LOG"])
+def test_standard_error_is_written(uses_gpu, option, path):
+    done = uses_gpu(**{option: path})
+    assert "cannot" not in done.stderr and '"schema":' in done.stderr
+
+
+def test_page_into_a_pipe_of_the_shell(run, a_report):
+    """The page is larger than a pipe, whose reader is slow."""
+    done = run("/bin/bash", "-c", f'"{COMMAND}" report "$1" --html >(sleep 0.3; wc -c >&2)', "sh", a_report, preload=False)
+    assert done.returncode == 0 and "cannot write" not in done.stderr, done
