@@ -17,7 +17,9 @@ int gf_procfs_open(int folder, const char *path)
         return -EPERM;
     if (!gf_own_table_is_own())
         return -EBADF;
-    const long fd = syscall(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC);
+    /* A recorded machine may have a pipe or a terminal at the path. The open waits for neither. */
+    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    const long fd = syscall(SYS_openat, folder, path, flags);
     return fd < 0 ? -errno : (int)fd;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
+#include "engine/machine/pci.h"
 #include "os/procfs.h"
 
 #include <dirent.h>
@@ -109,7 +110,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
     snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] == '.' || !read_device(input, entry->d_name, &device))
+        if (!gf_pci_is_canonical(entry->d_name) || !read_device(input, entry->d_name, &device))
             continue;
         count_interrupts(input, &device, &all, &far);
         devices += all > 0;
@@ -298,7 +299,7 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
     snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
     const int count = scandir(path, &devices, NULL, alphasort);
     for (int i = 0; i < count; i++) {
-        if (devices[i]->d_name[0] != '.' &&
+        if (gf_pci_is_canonical(devices[i]->d_name) &&
             (control = read_acs_control(input, devices[i]->d_name)) >= 0)
             add_port(&ports, devices[i]->d_name, (unsigned)control);
         free(devices[i]);

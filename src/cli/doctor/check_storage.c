@@ -59,8 +59,13 @@ struct mount {
 static bool parse_mount(const char *line, struct mount *ret)
 {
     const char *rest = strstr(line, " - ");
-    return rest && sscanf(line, "%*u %*u %31s %*s %1023s", ret->device, ret->point) == 2 &&
-           sscanf(rest + 3, "%31s", ret->type) == 1;
+    unsigned major, minor;
+
+    if (!rest || sscanf(line, "%*u %*u %u:%u %*s %1023s", &major, &minor, ret->point) != 3 ||
+        *ret->point != '/' || sscanf(rest + 3, "%31s", ret->type) != 1)
+        return false;
+    snprintf(ret->device, sizeof(ret->device), "%u:%u", major, minor);
+    return true;
 }
 
 static bool is_below(const char *path, const char *point)

@@ -120,7 +120,7 @@ void gf_finding_fix(struct gf_finding *finding, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(finding->fix, sizeof(finding->fix), format, args);
+    format_printable(finding->fix, sizeof(finding->fix), format, args);
     va_end(args);
 }
 
@@ -128,7 +128,7 @@ void gf_finding_command(struct gf_finding *finding, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(finding->script, sizeof(finding->script), format, args);
+    format_printable(finding->script, sizeof(finding->script), format, args);
     va_end(args);
     gf_finding_fix(finding, "%s    (root, on the host)", finding->script);
 }

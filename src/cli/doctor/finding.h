@@ -39,7 +39,8 @@ struct gf_finding {
     char summary[256]; /* printable ASCII on one line */
     /* The file or call, and its content or result; "" if the summary contains both. */
     char evidence[512];
-    char fix[768];    /* a command or setting that fixes a problem; "" for other findings */
+    char fix
+        [768]; /* printable ASCII: a command or setting that fixes a problem; "" for other findings */
     char script[256]; /* shell lines for root on the host, printed by --fix; may be "" */
     const char *why;  /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
     const char *page; /* the page in docs/ that explains why; set by gf_doctor_run */
@@ -72,7 +73,10 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
                                   const char *format, ...) GF_PRINTF(3, 4);
 void gf_finding_evidence(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
 void gf_finding_fix(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
-/* Sets the fix and the script to a shell command for root on the host. */
+/*
+ * Sets the fix and the script to a shell command for root on the host. A text of a file, or the name
+ * of one, is part of a command only if it matches its own grammar, such as that of a PCI address.
+ */
 void gf_finding_command(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
 
 /*

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recorded machine may come from anyone. No text of its files, and no name of its folders, runs in the script of
+`gpufeed doctor --fix` or reaches a terminal raw."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, COMMAND
+
+# The folder in which a script runs gets a file of this name if a planted command ran.
+PWNED = "PWNED"
+TEXTS = {"substitution": "$(touch${IFS}PWNED)", "command": ";touch${IFS}PWNED;:", "line": "\ntouch PWNED\n#", "quote": "'\";touch PWNED;'",
+         "terminal": "\x1b[31m\x9b31m\u202e\x7f", "bytes": "\udcff\udc9b31m"}
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffd]")
+FORMS = [["doctor"], ["doctor", "--fix"], ["doctor", "--json"], ["doctor", "--fix", "--data", "/data"], ["topo"], ["topo", "--json"]]
+
+
+def device(root, name, far=True):
+    """A network card whose interrupts CPUs of another node serve, which is a problem that --fix mends."""
+    folder = root / "sys/bus/pci/devices" / name
+    node = root / "sys/devices/system/node"
+    (folder / "msi_irqs").mkdir(parents=True)
+    (folder / "msi_irqs" / "77").touch()
+    for file, text in {"class": "0x020000", "vendor": "0x15b3", "numa_node": "0"}.items():
+        (folder / file).write_text(text)
+    shutil.copy(node / "node0/cpulist", folder / "local_cpulist")
+    (root / "proc/irq/77").mkdir(parents=True, exist_ok=True)
+    shutil.copy(node / f"node{1 if far else 0}/cpulist", root / "proc/irq/77/effective_affinity_list")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A recorded machine with two nodes and every kind of file that a recording may hold."""
+    root = tmp_path / "machine"
+    shutil.copytree(BUILD / "tests" / "machines" / "dual8", root)
+    device(root, "0000:00:01.0")
+    for path, text in {
+            "proc/self/mountinfo": "36 35 8:1 / /data rw - ext4 /dev/sda rw\n", "sys/class/bdi/8:1/read_ahead_kb": "4\n",
+            "proc/sys/kernel/osrelease": "5.10.0\n", "proc/cmdline": "isolcpus=1 iommu=on\n", "proc/swaps": "x\n/dev/sda partition 1 0 -2\n",
+            "proc/meminfo": "MemTotal: 1000000000 kB\nSwapTotal: 4 kB\nHugePages_Total: 5\nHugePages_Free: 5\nHugepagesize: 1048576 kB\n",
+            "proc/sys/vm/swappiness": "60\n", "proc/sys/vm/zone_reclaim_mode": "1\n", "proc/sys/kernel/numa_balancing": "1\n",
+            "proc/sys/vm/dirty_background_ratio": "50\n", "proc/sys/vm/overcommit_memory": "2\n", "proc/sys/vm/max_map_count": "4\n",
+            "sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n", "sys/kernel/mm/transparent_hugepage/defrag": "[always]\n",
+            "sys/kernel/mm/transparent_hugepage/shmem_enabled": "never\n", "sys/devices/system/cpu/isolated": "1\n",
+            "sys/devices/system/cpu/cpufreq/boost": "0\n", "sys/devices/system/cpu/intel_pstate/no_turbo": "1\n",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave\n",
+            "sys/devices/system/cpu/cpu0/cpufreq/energy_performance_preference": "power\n",
+            "sys/devices/system/cpu/cpu0/cpufreq/affected_cpus": "0 1\n", "sys/devices/system/cpu/cpu0/cpuidle/state0/name": "C6\n",
+            "sys/devices/system/cpu/cpu0/cpuidle/state0/latency": "900\n", "sys/devices/system/cpu/cpu0/cpuidle/state0/disable": "0\n",
+            "var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}', "proc/driver/nvidia/version": "NVRM version: x 470.1\n"}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    for gpu in (root / "sys/bus/pci/devices").iterdir():
+        if (gpu / "device").exists():
+            (gpu / "iommu_group").mkdir(exist_ok=True)
+            (gpu / "iommu_group/type").write_text("DMA\n")
+            folder = root / "proc/driver/nvidia/gpus" / gpu.name
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "information").write_text("Model: \t\t NVIDIA H200\nGPU UUID: \t GPU-1\nDevice Minor: \t 0\n")
+    return root
+
+
+def check(run, machine, ran_in):
+    """Runs each form, and the script as a user who may not change the host."""
+    for form in FORMS:
+        done = subprocess.run([COMMAND, *form, "--machine", machine], env=run.env(preload=False, PYTHONUTF8=1), stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, check=False)
+        out, err = (text.decode(errors="surrogateescape") for text in (done.stdout, done.stderr))
+        # A recording that is not sound is refused in one line.
+        assert done.returncode in (0, 1, 2) and (done.returncode < 2 or not out or "json" in str(form)), (form, done)
+        assert not RAW.search(out), (form, RAW.search(out), out)
+        if "--json" in form and out:
+            for finding in json.loads(out).get("findings", ()):
+                assert not any(text and "touch" in text for text in (finding["script"], finding["fix"])), finding
+        if "--fix" in form:
+            user = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+            subprocess.run(["/bin/sh", "-s"], input=out.encode(errors="surrogateescape"), cwd=ran_in, capture_output=True, timeout=60,
+                           check=False, **user)
+            assert not (ran_in / PWNED).exists(), out
+    assert len(err.splitlines()) <= 1
+
+
+@pytest.fixture
+def ran_in(shared):
+    return shared
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_names_of_devices(run, machine, ran_in, kind):
+    text = TEXTS[kind].replace("/", "")
+    device(machine, "0000:01:00.0" + text)
+    device(machine, "0000:0" + text)
+    gpus = machine / "proc/driver/nvidia/gpus"
+    shutil.copytree(next(gpus.iterdir()), gpus / ("0000:09:00.0" + text)[:200])
+    bridge = machine / "sys/bus/pci/devices" / ("0000:02:00.0" + text)
+    bridge.mkdir()
+    (bridge / "class").write_text("0x060400")
+    config = bytearray(4096)
+    config[6], config[0x34] = 0x10, 0x40
+    config[0x40], config[0x42] = 0x10, 0x60
+    config[0x100], config[0x106] = 0x0d, 0x0c
+    (bridge / "config").write_bytes(bytes(config))
+    check(run, machine, ran_in)
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_device_of_a_mount(run, machine, ran_in, kind):
+    text = TEXTS[kind].replace("\n", "")
+    name = os.fsencode(f"8:1{text}".replace(" ", "\t"))
+    folder = os.fsencode(machine) + b"/sys/class/bdi/" + name.replace(b"/", b"")
+    os.makedirs(folder)
+    with open(folder + b"/read_ahead_kb", "wb") as file:
+        file.write(b"4\n")
+    (machine / "proc/self/mountinfo").write_bytes(b"36 35 " + name + b" / /data rw - ext4 /dev/sda rw\n")
+    check(run, machine, ran_in)
+
+
+@pytest.mark.parametrize("where", ["instead", "before", "after"])
+@pytest.mark.parametrize("kind", TEXTS)
+def test_text_in_each_file(run, machine, ran_in, kind, where):
+    text = os.fsencode(TEXTS[kind])
+    for path in sorted(machine.rglob("*")):
+        if not path.is_file():
+            continue
+        old = path.read_bytes()
+        path.write_bytes(text + b"\n" if where == "instead" else text + old if where == "before" else old.rstrip(b"\n") + text + b"\n")
+        if path.name in ("topology.txt", "online", "has_cpu", "cpulist", "has_memory"):
+            check(run, machine, ran_in)  # such a recording may be refused as a whole
+            path.write_bytes(old)
+    check(run, machine, ran_in)
+
+
+def test_the_script_still_mends(run, machine):
+    done = run(COMMAND, "doctor", "--machine", machine, "--fix", "--data", "/data", preload=False)
+    assert "/sys/bus/pci/devices/0000:00:01.0/msi_irqs/*" in done.stdout and "echo 1024 > /sys/class/bdi/8:1/read_ahead_kb" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["proc/meminfo", "topology.txt", "sys/devices/system/cpu/online", "proc/self/mountinfo"])
+def test_pipe_in_a_recording(run, machine, name):
+    """The command must not wait for a writer."""
+    (machine / name).unlink()
+    os.mkfifo(machine / name)
+    for form in FORMS:
+        run(COMMAND, *form, "--machine", machine, preload=False, timeout=20)
