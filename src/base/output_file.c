@@ -187,8 +187,7 @@ static int walk_path(struct walk *walk, const char *path, bool make,
     walk->rest = path;
     walk->links = 0;
     walk->make = make;
-    walk->folder =
-        open_at(AT_FDCWD, *path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    walk->folder = open_at(AT_FDCWD, *path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (walk->folder < 0)
         return walk->folder;
     while (result == AGAIN) {
@@ -230,7 +229,8 @@ static int check_appendable(int fd, int folder)
 
 static int open_checked(const struct walk *walk, int more_flags)
 {
-    const int fd = open_at(walk->folder, walk->name, OPEN_TO_APPEND | O_NOFOLLOW | more_flags, 0600);
+    const int fd =
+        open_at(walk->folder, walk->name, OPEN_TO_APPEND | O_NOFOLLOW | more_flags, 0600);
     const int error = fd < 0 ? 0 : check_appendable(fd, walk->folder);
 
     if (error)
@@ -302,8 +302,8 @@ static int open_beside(struct walk *walk, const struct begin *begin)
 
 static int open_stream(const struct walk *walk, const struct begin *begin, bool magic)
 {
-    const int fd = magic ? open_at(walk->folder, walk->name, OPEN_TO_APPEND, 0)
-                         : open_checked(walk, 0);
+    const int fd =
+        magic ? open_at(walk->folder, walk->name, OPEN_TO_APPEND, 0) : open_checked(walk, 0);
 
     begin->output->fd = fd;
     return fd < 0 ? fd : 0;
@@ -343,7 +343,8 @@ int gf_output_begin(struct gf_output *output, const char *path, enum gf_output_f
     struct walk walk;
 
     output->fd = output->folder = -1;
-    return walk_path(&walk, path, flags & gf_output_folders, begin_output, (void *)(uintptr_t)&begin);
+    return walk_path(&walk, path, flags & gf_output_folders, begin_output,
+                     (void *)(uintptr_t)&begin);
 }
 
 int gf_output_end(struct gf_output *output, bool whole)

@@ -4,21 +4,17 @@
  * or without the preload library. This is a separate program, because no other program needs
  * libunwind.
  */
-#include "base/pystack/pystack.h"
+#include "base/plain_text.h"
 #include "os/permit_find.h"
-#include "stacks/native_frames.h"
+#include "stacks/collect.h"
 #include "stacks/objects.h"
-#include "stacks/python_threads.h"
 #include "stacks/syscall_name.h"
-#include "stacks/target.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FRAMES 128
 
 static const char usage[] = "Usage: gpufeed stacks PID\n";
 
@@ -31,19 +27,20 @@ static int fail(pid_t pid, int error)
                 "gpufeed stacks: the kernel does not permit tracing process %d; use sudo, or in a "
                 "container --cap-add SYS_PTRACE\n",
                 pid);
+    else if (error == ETIMEDOUT)
+        fprintf(stderr, "gpufeed stacks: process %d cannot be read in time\n", pid);
     else
         fprintf(stderr, "gpufeed stacks: cannot read process %d: %s\n", pid, strerror(error));
     return 1;
 }
 
-/*
- * Prints the name of a thread, file or function. The name comes from another process, so control
- * characters are replaced.
- */
+/* Prints the name of a thread, file or function, which comes from another process. */
 static void put_text(const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
-        putchar(*p < 0x20 || *p == 0x7f ? '?' : *p);
+    char plain[1024];
+
+    snprintf(plain, sizeof(plain), "%s", text);
+    fputs(gf_plain_text(plain), stdout);
 }
 
 static void print_head(const struct gf_target_thread *thread)
@@ -67,76 +64,66 @@ static void print_head(const struct gf_target_thread *thread)
     putchar('\n');
 }
 
-static void print_rest(const char *indent, size_t count)
+static void print_rest(const char *indent, bool cut)
 {
-    if (count > FRAMES)
+    if (cut)
         printf("%s(outer frames are not shown)\n", indent);
 }
 
-static void print_state(const struct gf_python_threads *python, struct gf_target *target,
-                        uintptr_t state)
+static void print_python(const struct gf_stack *stack)
 {
-    static struct gf_pystack_frame frames[FRAMES + 1];
-    const struct gf_pystack_memory memory = {gf_target_read, target};
-    const size_t count =
-        gf_pystack_frames(python->layout, &memory, state, frames, GF_ARRAY_LEN(frames));
-
-    for (size_t k = 0; k < gf_min(count, (size_t)FRAMES); k++) {
+    for (uint32_t i = 0; i < stack->python_count; i++) {
         fputs("    ", stdout);
-        put_text(frames[k].file);
-        printf(":%d in ", frames[k].line);
-        put_text(frames[k].function);
+        put_text(stack->python[i].file);
+        printf(":%d in ", stack->python[i].line);
+        put_text(stack->python[i].function);
         putchar('\n');
     }
-    print_rest("    ", count);
+    print_rest("    ", stack->python_cut);
 }
 
-static void print_native(struct gf_native_unwinder *unwinder, struct gf_objects *objects,
-                         const struct gf_target_thread *thread)
+static void print_native(struct gf_objects *objects, const struct gf_stack *stack)
 {
-    static uintptr_t frames[FRAMES + 1];
-    const size_t count =
-        thread->stopped ? gf_native_frames(unwinder, thread->tid, frames, GF_ARRAY_LEN(frames)) : 0;
+    const int error = stack->thread.error;
 
-    if (!thread->stopped)
-        printf("      (its stack cannot be read: %s)\n", strerror(thread->error));
-    for (size_t k = 0; k < gf_min(count, (size_t)FRAMES); k++) {
+    if (!stack->thread.stopped)
+        printf("      (its stack cannot be read: %s)\n",
+               error == ETIMEDOUT ? "the thread does not stop" : strerror(error));
+    else if (!stack->read)
+        puts("      (its stack was not read: reading the process took too long)");
+    for (uint32_t i = 0; i < stack->native_count; i++) {
         char name[512];
-        gf_objects_name(objects, frames[k] - (k > 0), name, sizeof(name));
+        gf_objects_name(objects, stack->native[i] - (i > 0), name, sizeof(name));
         fputs("      ", stdout);
         put_text(name);
         putchar('\n');
     }
-    print_rest("      ", count);
+    print_rest("      ", stack->native_cut);
 }
 
-static void print_all(struct gf_target *target, struct gf_native_unwinder *unwinder)
+static void print_all(pid_t pid, const struct gf_collected *collected)
 {
-    struct gf_objects *objects = gf_objects_read(target->pid);
-    struct gf_python_threads python;
-    const int error = gf_python_threads_find(&python, target);
+    struct gf_objects *objects = gf_objects_read(pid);
+    const int error = collected->python_error;
 
-    printf("process %d: %zu thread%s", target->pid, target->count, target->count == 1 ? "" : "s");
-    if (python.version[0])
-        printf(", Python %s%s", python.version,
+    printf("process %d: %zu thread%s", pid, collected->count, collected->count == 1 ? "" : "s");
+    if (collected->python[0])
+        printf(", Python %s%s", collected->python,
                error == 0         ? ""
                : error == ENOTSUP ? " (frames of this version cannot be read)"
                                   : " (its threads were not found)");
     putchar('\n');
-    for (size_t i = 0; i < target->count; i++) {
-        print_head(&target->threads[i]);
-        for (size_t k = 0; k < python.count; k++)
-            if (python.states[k].thread == i)
-                print_state(&python, target, python.states[k].state);
-        print_native(unwinder, objects, &target->threads[i]);
+    for (size_t i = 0; i < collected->count; i++) {
+        print_head(&collected->stacks[i].thread);
+        print_python(&collected->stacks[i]);
+        print_native(objects, &collected->stacks[i]);
     }
-    gf_python_threads_free(&python);
     gf_objects_free(objects);
 }
 
 int main(int argc, char **argv)
 {
-    struct gf_target target;
+    struct gf_collected collected;
     char *end = NULL;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
@@ -152,13 +139,10 @@ int main(int argc, char **argv)
         return 2;
     }
     gf_permit_find(GF_PERMIT_ALL);
-    struct gf_native_unwinder *unwinder = gf_native_unwinder_new();
-    const int error = unwinder ? gf_target_stop(&target, (pid_t)pid) : ENOMEM;
+    const int error = gf_collect((pid_t)pid, &collected);
     if (!error)
-        print_all(&target, unwinder);
-    if (unwinder)
-        gf_target_release(&target);
-    gf_native_unwinder_free(unwinder);
+        print_all((pid_t)pid, &collected);
+    gf_collected_free(&collected);
     if (error)
         return fail((pid_t)pid, error);
     return fflush(stdout) || ferror(stdout) ? 1 : 0;

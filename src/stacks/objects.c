@@ -121,14 +121,22 @@ static void name_in_object(const struct object *object, uintptr_t address, char 
 
 void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
 {
-    for (size_t i = 0; objects && i < objects->count; i++) {
-        struct object *object = &objects->list[i];
-        if (address < object->start || address >= object->end)
-            continue;
-        if (!object->opened)
-            open_object(objects, object);
-        name_in_object(object, address, ret, size);
-        return;
+    size_t first = 0, last = objects ? objects->count : 0;
+
+    /* The kernel lists the mappings in the order of their addresses. */
+    while (first < last) {
+        const size_t middle = (first + last) / 2;
+        struct object *object = &objects->list[middle];
+        if (address >= object->end) {
+            first = middle + 1;
+        } else if (address < object->start) {
+            last = middle;
+        } else {
+            if (!object->opened)
+                open_object(objects, object);
+            name_in_object(object, address, ret, size);
+            return;
+        }
     }
     snprintf(ret, size, "0x%lx", (unsigned long)address);
 }

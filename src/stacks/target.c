@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stacks/target.h"
 
+#include "base/clock.h"
 #include "os/procfs.h"
 
 #include <dirent.h>
@@ -12,12 +13,16 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 
 /*
  * The most times that the process is searched for new threads. Without this limit, the search would
  * not end if threads kept starting others.
  */
 #define ROUNDS 16
+/* How long the threads are awaited at most, in one round and in all. */
+#define ROUND_NS UINT64_C(100000000)
+#define STOP_NS UINT64_C(400000000)
 
 /*
  * Reads the thread's state and CPU from its file `stat`. The state follows the name, which is in
@@ -77,25 +82,55 @@ static void read_thread_area(struct gf_target_thread *thread)
 #endif
 }
 
-static void stop_thread(struct gf_target_thread *thread, pid_t pid)
+/* Requests the stop, and does not wait for it. */
+static void request_stop(struct gf_target_thread *thread, pid_t pid)
+{
+    describe(thread, pid);
+    if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL) != 0 ||
+        ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) != 0)
+        thread->error = errno;
+    else
+        thread->error = ETIMEDOUT; /* until it has stopped */
+}
+
+/* Whether the thread may still stop. */
+static bool is_awaited(struct gf_target_thread *thread)
 {
     int status;
 
-    describe(thread, pid);
-    if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL) != 0 ||
-        ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) != 0) {
-        thread->error = errno;
-        return;
+    if (thread->stopped || thread->error != ETIMEDOUT)
+        return false;
+    const pid_t found = waitpid(thread->tid, &status, __WALL | WNOHANG);
+    if (found != thread->tid) {
+        thread->error = found < 0 && errno != EINTR ? errno : ETIMEDOUT;
+        return thread->error == ETIMEDOUT;
     }
-    while (waitpid(thread->tid, &status, __WALL) < 0)
-        if (errno != EINTR) {
-            thread->error = errno;
-            return;
-        }
     thread->stopped = WIFSTOPPED(status);
     thread->error = thread->stopped ? 0 : ESRCH;
-    if (thread->stopped)
-        read_thread_area(thread);
+    if (!thread->stopped)
+        return false;
+    /* If a signal arrived first, it is delivered when the thread continues. */
+    thread->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+    read_thread_area(thread);
+    return false;
+}
+
+/*
+ * Waits until the threads have stopped, but not for a thread in an uninterruptible wait, such as
+ * that for the child of vfork.
+ */
+static void await_stops(struct gf_target *target, uint64_t until_ns)
+{
+    static const struct timespec moment = {.tv_nsec = 500000};
+
+    for (;;) {
+        size_t awaited = 0;
+        for (size_t i = 0; i < target->count; i++)
+            awaited += is_awaited(&target->threads[i]);
+        if (!awaited || gf_now_ns() >= until_ns)
+            return;
+        nanosleep(&moment, NULL);
+    }
 }
 
 static bool is_known(const struct gf_target *target, pid_t tid)
@@ -106,8 +141,8 @@ static bool is_known(const struct gf_target *target, pid_t tid)
     return false;
 }
 
-/* Stops the threads that are not stopped yet. Returns their number, or -errno. */
-static int stop_new(struct gf_target *target)
+/* Requests that new threads stop. Returns their number, or -errno. */
+static int request_new(struct gf_target *target)
 {
     char path[64];
     int found = 0;
@@ -128,7 +163,7 @@ static int stop_new(struct gf_target *target)
         }
         target->threads = more;
         more[target->count] = (struct gf_target_thread){.tid = tid};
-        stop_thread(&more[target->count++], target->pid);
+        request_stop(&more[target->count++], target->pid);
         found++;
     }
     closedir(tasks);
@@ -143,17 +178,20 @@ static int by_tid(const void *a, const void *b)
 
 int gf_target_stop(struct gf_target *target, pid_t pid)
 {
+    const uint64_t until_ns = gf_now_ns() + STOP_NS;
     int found = 1;
 
     *target = (struct gf_target){.pid = pid};
-    for (int round = 0; found > 0 && round < ROUNDS; round++)
-        found = stop_new(target);
+    for (int round = 0; found > 0 && round < ROUNDS; round++) {
+        found = request_new(target);
+        await_stops(target, gf_min(until_ns, gf_now_ns() + ROUND_NS));
+    }
     if (found < 0)
         return -found;
     if (target->count)
         qsort(target->threads, target->count, sizeof(*target->threads), by_tid);
     for (size_t i = 0; i < target->count; i++)
-        if (target->threads[i].stopped)
+        if (target->threads[i].stopped || target->threads[i].error == ETIMEDOUT)
             return 0;
     return target->count ? target->threads[0].error : ESRCH;
 }
@@ -162,7 +200,8 @@ void gf_target_release(struct gf_target *target)
 {
     for (size_t i = 0; i < target->count; i++)
         if (target->threads[i].stopped)
-            ptrace(PTRACE_DETACH, target->threads[i].tid, NULL, NULL);
+            ptrace(PTRACE_DETACH, target->threads[i].tid, NULL,
+                   (uintptr_t)target->threads[i].signal);
     free(target->threads);
     *target = (struct gf_target){0};
 }

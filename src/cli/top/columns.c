@@ -2,7 +2,7 @@
 #include "cli/top/columns.h"
 
 #include "base/textbuf.h"
-#include "cli/common/plain_text.h"
+#include "base/plain_text.h"
 
 #include <string.h>
 

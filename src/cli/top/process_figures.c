@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/process_figures.h"
 
-#include "cli/common/plain_text.h"
+#include "base/plain_text.h"
 #include "cli/report/input/report_file.h"
 
 #include <stdio.h>

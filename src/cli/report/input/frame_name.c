@@ -3,7 +3,7 @@
 
 #include "base/path.h"
 #include "cli/report/input/elfsym.h"
-#include "cli/common/plain_text.h"
+#include "base/plain_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "cli/report/input/scan.h"
 
 #include "base/utf8.h"
-#include "cli/common/plain_text.h"
+#include "base/plain_text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/report/sums/gpu_time.h"
 
 #include "base/path.h"
-#include "cli/common/plain_text.h"
+#include "base/plain_text.h"
 #include "cli/report/input/report_file.h"
 
 #include <stdio.h>

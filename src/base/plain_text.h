@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Removes from a text the characters that would change a terminal's state. */
-#ifndef GF_CLI_COMMON_PLAIN_TEXT_H
-#define GF_CLI_COMMON_PLAIN_TEXT_H
+#ifndef GF_BASE_PLAIN_TEXT_H
+#define GF_BASE_PLAIN_TEXT_H
 
 /*
  * Replaces each byte of these characters by '?', in place: control characters (C0, DEL and C1),

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpufeed stacks` stops the threads of a process. Nothing may leave them stopped: a thread that does not stop, a full
+pipe, a signal, or a file that cannot be read."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, COMMAND
+
+STACKS = BUILD / "src" / "stacks" / "gpufeed-stacks"
+pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffd]")
+FREEZE_S = 5  # far above the time for which the threads may be stopped
+
+VFORK_ALONE = r"""
+#include <stdio.h>
+#include <unistd.h>
+int main(void) { puts("ready"); fflush(stdout); if (vfork() == 0) for (;;) pause(); }
+"""
+# A thread waits for the child of its vfork, other threads wait, and the main thread prints the time.
+COUNTS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static void *waits_for_child(void *x) { if (vfork() == 0) for (;;) pause(); return x; }
+static void *waits(void *x) { pause(); return x; }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    if (atoi(argv[1])) pthread_create(&thread, 0, waits_for_child, 0);
+    for (int i = 0; i < atoi(argv[2]); i++) pthread_create(&thread, 0, waits, 0);
+    usleep(100000);
+    puts("ready");
+    for (;;) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        printf("%.3f\n", now.tv_sec + now.tv_nsec / 1e9);
+        fflush(stdout);
+        usleep(10000);
+    }
+}
+"""
+
+
+@pytest.fixture
+def started():
+    made = []
+
+    def go(*command):
+        one = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        made.append(one)
+        assert one.stdout.readline() == "ready\n"
+        return one
+    yield go
+    for one in made:
+        os.killpg(one.pid, signal.SIGKILL)
+        one.wait()
+
+
+def stacks(pid, command=(COMMAND, "stacks")):
+    return subprocess.run([*command, str(pid)], capture_output=True, timeout=60, check=False)
+
+
+def ticks(one):
+    """Reads the times that the program prints, until a time after now. A frozen program ends the test."""
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    times = []
+    os.set_blocking(one.stdout.fileno(), False)
+    while not times or times[-1] < now:
+        times += [float(line) for line in one.stdout.readlines()]
+        assert time.clock_gettime(time.CLOCK_MONOTONIC) < now + 10, "frozen"
+        time.sleep(0.01)
+    return times
+
+
+def assert_runs_free(one):
+    times = ticks(one)
+    assert max(b - a for a, b in zip(times, times[1:])) < FREEZE_S
+    for task in pathlib.Path(f"/proc/{one.pid}/task").iterdir():
+        assert "TracerPid:\t0\n" in (task / "status").read_text()
+
+
+def test_a_process_that_does_not_stop(started, compile_c):
+    one = started(compile_c(VFORK_ALONE))
+    done = stacks(one.pid)
+    assert done.returncode == 0 and b"the thread does not stop" in done.stdout, done
+    assert "TracerPid:\t0\n" in pathlib.Path(f"/proc/{one.pid}/status").read_text()
+
+
+def test_a_thread_that_does_not_stop(started, compile_c):
+    one = started(compile_c(COUNTS, "-pthread"), 1, 3)
+    done = stacks(one.pid)
+    text = done.stdout.decode()
+    assert done.returncode == 0 and text.count("the thread does not stop") == 1, text
+    assert text.count("pause") >= 3 and "main+" in text, text
+    assert_runs_free(one)
+
+
+def test_a_reader_that_does_not_read(started, compile_c):
+    """The output is larger than the pipe to a pager that waits for a key."""
+    one = started(compile_c(COUNTS, "-pthread"), 0, 600)
+    with subprocess.Popen([COMMAND, "stacks", str(one.pid)], stdout=subprocess.PIPE) as command:
+        time.sleep(FREEZE_S + 1)
+        assert command.poll() is None, "the output fits into the pipe"
+        assert_runs_free(one)
+        command.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGTSTP, signal.SIGPIPE])
+@pytest.mark.parametrize("after", [0.01, 0.05, 0.2])
+def test_a_signal_to_the_command(started, compile_c, number, after):
+    one = started(compile_c(COUNTS, "-pthread"), 1, 100)
+    with subprocess.Popen([COMMAND, "stacks", str(one.pid)], stdout=subprocess.PIPE, start_new_session=True) as command:
+        time.sleep(after)
+        os.killpg(command.pid, number)
+        time.sleep(FREEZE_S if number in (signal.SIGSTOP, signal.SIGTSTP) else 0.5)
+        assert_runs_free(one)
+        command.kill()
+
+
+SIGNALS = r"""
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile int got;
+static void count(int number) { got++; }
+int main(void) {
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
+    sigaction(SIGRTMIN, &action, 0);
+    puts("ready"); fflush(stdout);
+    char byte;
+    read(0, &byte, 1);
+    printf("%d\n", got);
+}
+"""
+
+
+def test_signals_to_the_process(compile_c):
+    """A signal that arrives while the threads stop must not be lost."""
+    sent, libc_rtmin = 0, signal.SIGRTMIN
+    with subprocess.Popen([compile_c(SIGNALS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout.readline() == "ready\n"
+        for _ in range(10):
+            with subprocess.Popen([COMMAND, "stacks", str(one.pid)], stdout=subprocess.DEVNULL) as command:
+                while command.poll() is None:
+                    for _ in range(20):
+                        os.kill(one.pid, libc_rtmin)
+                        sent += 1
+                    time.sleep(0.0005)
+        time.sleep(0.2)
+        out, _ = one.communicate("x", timeout=30)
+        assert int(out) == sent
+
+
+LIBRARY = "#include <unistd.h>\nvoid waits(void (*ready)(void)) { ready(); for (;;) pause(); }"
+CALLS = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static const char *path;
+static void replace(void) { unlink(path); mkfifo(path, 0777); puts("ready"); fflush(stdout); }
+int main(int argc, char **argv) {
+    path = argv[1];
+    void (*waits)(void (*)(void)) = dlsym(dlopen(path, RTLD_NOW), "waits");
+    waits(replace);
+}
+"""
+
+
+def test_a_library_that_became_a_pipe(started, compile_c, tmp_path):
+    """libunwind opens the files of the process by their paths, and would wait for a writer."""
+    library = tmp_path / "libwaits.so"
+    compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so").rename(library)
+    one = started(compile_c(CALLS, "-ldl", name="calls"), library)
+    done = stacks(one.pid)
+    assert done.returncode == 0 and b'thread ' in done.stdout, done
+    assert "TracerPid:\t0\n" in pathlib.Path(f"/proc/{one.pid}/status").read_text()
+
+
+NAMED = r"""
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv) { prctl(PR_SET_NAME, argv[1]); puts("ready"); fflush(stdout); for (;;) pause(); }
+"""
+
+
+@pytest.mark.parametrize("command", [(COMMAND, "stacks"), (STACKS,)], ids=["command", "helper"])
+@pytest.mark.parametrize("name", [b"a\xe2\x80\xaeb", b"a\x9b31mb", b"a\xc2\x9b31mb", b"a\xffb", b"a\x1b[31mb"], ids=ascii)
+def test_names_that_a_terminal_obeys(started, compile_c, tmp_path, command, name):
+    """The name of a thread, of the program's file, and of its folder."""
+    program = os.fsencode(tmp_path) + b"/" + name
+    os.mkdir(program)
+    program += b"/" + name
+    os.rename(compile_c(NAMED), program)
+    with subprocess.Popen([program, name], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            text = stacks(one.pid, command).stdout.decode(errors="surrogateescape")
+        finally:
+            one.kill()
+    assert text.count("main+") + text.count("?") >= 2 and "b" in text and not RAW.search(text), text
