@@ -52,8 +52,8 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
         counts.python = (uint32_t)gf_pystack_frames(python->layout, &memory, python->states[i],
                                                     frames, GF_COLLECT_FRAMES);
     if (target->threads[i].stopped)
-        counts.native = (uint32_t)gf_native_frames(unwinder, target->threads[i].tid, native,
-                                                   GF_COLLECT_FRAMES);
+        counts.native =
+            (uint32_t)gf_native_frames(unwinder, target->threads[i].tid, native, GF_COLLECT_FRAMES);
     fwrite(&counts, sizeof(counts), 1, out);
     fwrite(frames, sizeof(*frames), counts.python, out);
     fwrite(native, sizeof(*native), counts.native, out);

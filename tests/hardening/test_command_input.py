@@ -47,7 +47,7 @@ def build_library(tmp_path, symbol):
     source.write_text('__attribute__((noinline)) int named(void) __asm__("' + symbol + '");\n'
                       "int named(void) { return 1; }\n")
     library = tmp_path / "libnamed.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,--build-id=none", source, "-o", library], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,--build-id=0x12345678", source, "-o", library], check=True)
     return library
 
 
@@ -59,7 +59,7 @@ def function_offset(library, symbol):
 def test_names_of_functions(run, tmp_path):
     library = build_library(tmp_path, "harmless_name")
     at = function_offset(library, "harmless_name")
-    event = stall(modules=[{"path": str(library), "build_id": ""}], stack=[f"0+{at}"])
+    event = stall(modules=[{"path": str(library), "build_id": "12345678"}], stack=[f"0+{at}"])
     assert "harmless_name+0" in report(run, tmp_path, event, "--events").stdout
     data = library.read_bytes()
     library.write_bytes(data.replace(b"harmless_name", b"har\x1b[31m\x9bname"[:13]))
@@ -80,7 +80,7 @@ def test_modules_that_are_no_files(run, tmp_path, kind):
         with socket.socket(socket.AF_UNIX) as one:
             one.bind(str(path))
     log = tmp_path / "log"
-    log.write_text(stall(modules=[{"path": str(path), "build_id": ""}], stack=["0+10"]))
+    log.write_text(stall(modules=[{"path": str(path), "build_id": "12345678"}], stack=["0+10"]))
     seen = tmp_path / "trace"
     done = run("/usr/bin/strace", "-e", "trace=openat", "-o", seen, COMMAND, "report", "--events", log, preload=False)
     assert done.returncode == 0 and f"{path.name}+0x10" in done.stdout, done
@@ -93,7 +93,7 @@ def test_file_truncated_while_it_is_mapped(run, tmp_path):
     library = tmp_path / "big.so"
     library.write_bytes(build_library(tmp_path, "some_name").read_bytes())
     at = function_offset(library, "some_name")
-    event = stall(modules=[{"path": str(library), "build_id": ""}], stack=[f"0+{at}"])
+    event = stall(modules=[{"path": str(library), "build_id": "12345678"}], stack=[f"0+{at}"])
     pipe = subprocess.Popen([COMMAND, "report", "--events", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                             env=dict(run.base, LC_ALL="C.UTF-8"), bufsize=1)
     pipe.stdin.write(event)

@@ -2,11 +2,15 @@
 #include "cli/compare/figures.h"
 
 #include "base/plain_text.h"
+#include "cli/common/whole_file.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define REPORT_MOST ((size_t)4 << 20) /* many times a real report */
 
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause)
 {
@@ -72,18 +76,17 @@ static void add_gpus(struct gf_figures *figures, const json_t *devices)
 
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
 {
-    FILE *file = fopen(path, "re");
+    size_t length;
+    char *text = gf_whole_file_read(path, REPORT_MOST, &length);
 
-    if (!file)
+    if (!text)
         return -errno;
-    errno = 0;
-    json_t *report = json_loadf(file, 0, NULL);
-    const int error = ferror(file) ? -(errno ? errno : EIO) : 0;
-    fclose(file);
-    if (error || !json_is_integer(json_object_get(report, "schema")) ||
+    json_t *report = json_loadb(text, length, 0, NULL);
+    free(text);
+    if (!json_is_integer(json_object_get(report, "schema")) ||
         !json_is_string(json_object_get(report, "state"))) {
         json_decref(report);
-        return error ? error : -EINVAL;
+        return -EINVAL;
     }
     const json_t *transfers = json_object_get(report, "transfers");
     const json_t *steps = json_object_get(report, "steps");

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/snapshot.h"
 
+#include "base/clock.h"
+#include "base/input_file.h"
 #include "base/live_format.h"
 #include "base/path.h"
+#include "cli/common/whole_file.h"
+#include "cli/report/input/report_file.h"
 #include "cli/top/process_env.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TEXT_MAX ((uint64_t)16 << 20)
-#define TRIES 50 /* one try per millisecond, because the process may be preempted while it writes */
+#define TEXT_MAX ((uint64_t)GF_REPORT_MOST)
+/*
+ * The time for one process, whatever its descriptors and files are. The process may be preempted
+ * while it writes its figures, so they are read again each millisecond.
+ */
+#define BUDGET_NS UINT64_C(60000000)
+#define DESCRIPTORS_MOST 4096 /* of all threads of the library in one process */
 
 /* Parses a text that another process wrote. Returns NULL if it is not a report. */
 static json_t *parse(const char *text, size_t length)
@@ -71,12 +79,23 @@ static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
     return ret->report != NULL;
 }
 
-static void read_live(const char *path, struct gf_snapshot *ret)
+/* A search for the figures of one process. */
+struct search {
+    uint64_t until_ns;
+    unsigned descriptors;
+};
+
+static bool is_over(const struct search *search)
+{
+    return search->descriptors >= DESCRIPTORS_MOST || gf_now_ns() >= search->until_ns;
+}
+
+static void read_live(const char *path, const struct search *search, struct gf_snapshot *ret)
 {
     static const struct timespec moment = {.tv_nsec = 1000000};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = gf_input_open(path);
 
-    for (int i = 0; fd >= 0 && i < TRIES && !try_read(fd, ret->pid, ret); i++)
+    while (fd >= 0 && !try_read(fd, ret->pid, ret) && !is_over(search))
         nanosleep(&moment, NULL);
     if (fd >= 0)
         close(fd);
@@ -103,16 +122,18 @@ static bool is_live_file(const char *path)
            memcmp(target, wanted, sizeof(wanted) - 1) == 0;
 }
 
-static void search_thread(long tid, struct gf_snapshot *ret)
+static void search_thread(long tid, struct search *search, struct gf_snapshot *ret)
 {
     char path[96];
 
     snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
     DIR *stream = opendir(path);
-    for (long fd; stream && ret->source == gf_snapshot_none && (fd = next_number(stream)) >= 0;) {
+    for (long fd; stream && ret->source == gf_snapshot_none && !is_over(search) &&
+                  (fd = next_number(stream)) >= 0;
+         search->descriptors++) {
         snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
         if (is_live_file(path))
-            read_live(path, ret);
+            read_live(path, search, ret);
     }
     if (stream)
         closedir(stream);
@@ -124,14 +145,16 @@ static void search_thread(long tid, struct gf_snapshot *ret)
  */
 static void search_threads(struct gf_snapshot *ret)
 {
+    struct search search = {.until_ns = gf_now_ns() + BUDGET_NS};
     char path[64], name[32];
 
     snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
     DIR *stream = opendir(path);
-    for (long tid; stream && ret->source == gf_snapshot_none && (tid = next_number(stream)) >= 0;)
+    for (long tid; stream && ret->source == gf_snapshot_none && !is_over(&search) &&
+                   (tid = next_number(stream)) >= 0;)
         if (gf_procfs_read(name, sizeof(name), "", "proc/%d/task/%ld/comm", ret->pid, tid) > 0 &&
             strncmp(name, "gpufeed", strlen("gpufeed")) == 0)
-            search_thread(tid, ret);
+            search_thread(tid, &search, ret);
     if (stream)
         closedir(stream);
 }
@@ -159,17 +182,15 @@ static bool report_path(pid_t pid, char *ret, size_t size)
 static void read_file(struct gf_snapshot *ret)
 {
     char expanded[PATH_MAX], path[PATH_MAX + 32];
+    size_t length;
 
     if (!report_path(ret->pid, expanded, sizeof(expanded)))
         return;
     snprintf(path, sizeof(path), "/proc/%d/%s%s", ret->pid, *expanded == '/' ? "root" : "cwd/",
              expanded);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-    if (!file)
-        return;
-    json_t *report = json_loadf(file, 0, NULL);
-    fclose(file);
+    char *text = gf_whole_file_read(path, TEXT_MAX, &length);
+    json_t *report = text ? json_loadb(text, length, 0, NULL) : NULL;
+    free(text);
     if (json_integer_value(json_object_get(report, "pid")) == ret->pid) {
         ret->report = report;
         ret->source = gf_snapshot_file;

@@ -61,22 +61,27 @@ static void add_locality(json_t *list, const struct gf_job_process *process)
     }
 }
 
-static json_t *setting_of(json_t *list, const char *name, const char *value, const char *origin)
-{
-    size_t i;
-    json_t *row;
+/* The settings of all reports; row N of the list belongs to key N + 1. */
+struct settings {
+    json_t *list;
+    struct gf_text_pool keys;
+};
 
-    json_array_foreach(
-        list, i,
-        row) if (strcmp(json_string_value(json_object_get(row, "name")), name) == 0 &&
-                 strcmp(json_string_value(json_object_get(row, "value")), value) == 0) return row;
-    row =
-        json_pack("{s:s,s:s,s:s,s:i}", "name", name, "value", value, "origin", origin, "count", 0);
-    json_array_append_new(list, row);
-    return row;
+static json_t *setting_of(struct settings *settings, const char *name, const char *value,
+                          const char *origin)
+{
+    char key[64 + 512 + 2];
+    bool is_new;
+    const int length = snprintf(key, sizeof(key), "%s=%s", name, value);
+    const uint32_t number = gf_text_pool_add(&settings->keys, key, (size_t)length, &is_new);
+
+    if (is_new)
+        json_array_append_new(settings->list, json_pack("{s:s,s:s,s:s,s:i}", "name", name, "value",
+                                                        value, "origin", origin, "count", 0));
+    return number ? json_array_get(settings->list, number - 1) : NULL;
 }
 
-static void add_settings(json_t *list, const json_t *report)
+static void add_settings(struct settings *settings, const json_t *report)
 {
     const char *key;
     json_t *option, *options = json_object_get(report, "options");
@@ -88,16 +93,17 @@ static void add_settings(json_t *list, const json_t *report)
         gf_report_text(option, "origin", origin, sizeof(origin));
         if (strcmp(origin, "default") == 0)
             continue;
-        json_t *row = setting_of(list, gf_plain_text(name),
+        json_t *row = setting_of(settings, gf_plain_text(name),
                                  gf_report_text(option, "value", value, sizeof(value)), origin);
-        json_object_set_new(row, "count",
-                            json_integer(json_integer_value(json_object_get(row, "count")) + 1));
+        json_integer_set(json_object_get(row, "count"),
+                         json_integer_value(json_object_get(row, "count")) + 1);
     }
 }
 
 static void add_reports(json_t *page, const struct gf_job *job)
 {
-    json_t *locality = json_array(), *settings = json_array();
+    json_t *locality = json_array();
+    struct settings settings = {.list = json_array()};
     unsigned count = 0;
 
     for (size_t i = 0; i < job->process_count && count < REPORTS_MAX; i++) {
@@ -105,10 +111,11 @@ static void add_reports(json_t *page, const struct gf_job *job)
             continue;
         count++;
         add_locality(locality, &job->processes[i]);
-        add_settings(settings, job->processes[i].report);
+        add_settings(&settings, job->processes[i].report);
     }
     json_object_set_new(page, "locality", locality);
-    json_object_set_new(page, "settings", settings);
+    json_object_set_new(page, "settings", settings.list);
+    gf_text_pool_free(&settings.keys);
 }
 
 /* Returns the outputs of `gpufeed doctor --json`, without the findings whose status is "ok". */

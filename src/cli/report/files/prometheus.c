@@ -24,7 +24,9 @@ struct metrics {
      * lines with equal labels, so one line has the sum of these processes.
      */
     uint32_t *owners;
-    double *delays; /* seconds, by owner */
+    uint32_t *reports; /* by owner: 1 + the first process that has a report; 0: none has */
+    bool *logged;      /* by owner: a log contains lines of one of these processes */
+    double *delays;    /* seconds, by owner */
     struct sum *sums;
     size_t count;
 };
@@ -73,47 +75,82 @@ static int by_cause(const void *a, const void *b)
     return one->cause < other->cause ? -1 : one->cause > other->cause;
 }
 
-static bool same_labels(const struct gf_job_process *a, const struct gf_job_process *b)
-{
-    return a->pid == b->pid && a->rank == b->rank && a->host == b->host;
-}
-
 static bool find_owners(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
+    const size_t count = job->process_count;
+    struct gf_text_pool labels = {0};
+    uint32_t *first = calloc(count + 2, sizeof(*first)); /* by the number of the labels */
+    bool is_new;
 
-    metrics->owners = calloc(job->process_count + 1, sizeof(*metrics->owners));
-    metrics->delays = calloc(job->process_count + 1, sizeof(*metrics->delays));
-    if (!metrics->owners || !metrics->delays)
-        return false;
-    for (uint32_t i = 0; i < job->process_count; i++) {
-        uint32_t owner = 0;
-        while (owner < i && !same_labels(&job->processes[owner], &job->processes[i]))
-            owner++;
-        metrics->owners[i] = owner;
-        metrics->delays[owner] += (double)job->processes[i].delay_ms / 1000;
+    metrics->owners = calloc(count + 1, sizeof(*metrics->owners));
+    metrics->reports = calloc(count + 1, sizeof(*metrics->reports));
+    metrics->logged = calloc(count + 1, sizeof(*metrics->logged));
+    metrics->delays = calloc(count + 1, sizeof(*metrics->delays));
+    const bool whole =
+        first && metrics->owners && metrics->reports && metrics->logged && metrics->delays;
+    for (uint32_t i = 0; whole && i < count; i++) {
+        const struct gf_job_process *process = &job->processes[i];
+        const int64_t key[] = {process->pid, process->rank, process->host};
+        const uint32_t number = gf_text_pool_add(&labels, (const char *)key, sizeof(key), &is_new);
+        if (is_new)
+            first[number] = i;
+        const uint32_t owner = metrics->owners[i] = number ? first[number] : i;
+        metrics->delays[owner] += (double)process->delay_ms / 1000;
+        metrics->logged[owner] |= process->logged;
+        if (process->report && !metrics->reports[owner])
+            metrics->reports[owner] = i + 1;
     }
-    return true;
+    gf_text_pool_free(&labels);
+    free(first);
+    return whole;
 }
 
 /* Whether the process has a report, and no earlier process with the same labels has one. */
 static bool has_report(const struct metrics *metrics, size_t process)
 {
-    const struct gf_job_process *list = metrics->job->processes;
-
-    for (size_t i = metrics->owners[process]; i < process; i++)
-        if (metrics->owners[i] == metrics->owners[process] && list[i].report)
-            return false;
-    return list[process].report && !list[process].excluded;
+    return metrics->reports[metrics->owners[process]] == process + 1 &&
+           !metrics->job->processes[process].excluded;
 }
 
 /* Whether a log contains lines of a process with the same labels as `owner`. */
 static bool is_logged(const struct metrics *metrics, size_t owner)
 {
-    for (size_t i = owner; i < metrics->job->process_count; i++)
-        if (metrics->owners[i] == owner && metrics->job->processes[i].logged)
-            return true;
-    return false;
+    return metrics->logged[owner];
+}
+
+/*
+ * The values of one metric and process by name. Different names of a report may be equal once they
+ * are cut and made plain, and a metric must not have two lines with equal labels.
+ */
+struct named {
+    struct gf_text_pool names;
+    double *values; /* by the number of the name */
+    size_t room;
+};
+
+static void add_named(struct named *named, const char *name, double value)
+{
+    char text[64 + 24];
+    const uint32_t number =
+        gf_text_pool_put(&named->names, gf_report_plain(name, text, sizeof(text)));
+
+    if (number >= named->room) {
+        const size_t room = 2 * (size_t)number + 16;
+        double *grown = reallocarray(named->values, room, sizeof(*grown));
+        if (!grown)
+            return;
+        memset(grown + named->room, 0, (room - named->room) * sizeof(*grown));
+        named->values = grown;
+        named->room = room;
+    }
+    named->values[number] += value;
+}
+
+static void free_named(struct named *named)
+{
+    gf_text_pool_free(&named->names);
+    free(named->values);
 }
 
 static bool sum_stalls(struct metrics *metrics)
@@ -146,6 +183,27 @@ static bool only_reported(const struct metrics *metrics, size_t process)
     return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
 }
 
+static void print_reported_causes(const struct metrics *metrics, enum gf_metric metric,
+                                  size_t process)
+{
+    const bool seconds = metric == gf_metric_stall_seconds;
+    const json_t *report = metrics->job->processes[process].report;
+    struct named named = {0};
+    const char *cause;
+    json_t *row;
+
+    json_object_foreach(json_object_get(json_object_get(report, "stalls"), "causes"), cause, row)
+        add_named(&named, cause,
+                  seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
+    /* A pool's first text is "". */
+    for (uint32_t i = 1; i < named.names.count; i++) {
+        line(metrics, metric, process);
+        label(metrics->out, "cause", gf_text_pool_get(&named.names, i));
+        value(metrics, named.values[i]);
+    }
+    free_named(&named);
+}
+
 static void print_causes(const struct metrics *metrics, enum gf_metric metric)
 {
     const struct gf_job *job = metrics->job;
@@ -158,22 +216,9 @@ static void print_causes(const struct metrics *metrics, enum gf_metric metric)
         label(metrics->out, "cause", gf_job_text(job, sum->cause));
         value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
     }
-    for (size_t i = 0; i < job->process_count; i++) {
-        const char *cause;
-        json_t *row,
-            *causes =
-                only_reported(metrics, i)
-                    ? json_object_get(json_object_get(job->processes[i].report, "stalls"), "causes")
-                    : NULL;
-        json_object_foreach(causes, cause, row)
-        {
-            char text[64];
-            line(metrics, metric, i);
-            label(metrics->out, "cause", gf_report_plain(cause, text, sizeof(text)));
-            value(metrics,
-                  seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
-        }
-    }
+    for (size_t i = 0; i < job->process_count; i++)
+        if (only_reported(metrics, i))
+            print_reported_causes(metrics, metric, i);
 }
 
 /*
@@ -256,6 +301,7 @@ static void print_copies(const struct metrics *metrics, enum gf_metric metric)
 static void print_devices(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     const bool by_state = metric == gf_metric_gpu_seconds;
+    struct named named = {0};
     json_t *device, *row;
     const char *name;
     size_t i;
@@ -264,14 +310,20 @@ static void print_devices(const struct metrics *metrics, enum gf_metric metric, 
                        device)
         json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row)
     {
-        char text[64], number[24];
-        snprintf(number, sizeof(number), "%.0f", gf_report_number(device, "device"));
+        char text[24 + 64];
+        snprintf(text, sizeof(text), "%.0f %.63s", gf_report_number(device, "device"), name);
+        add_named(&named, text, gf_report_number(row, "s"));
+    }
+    for (uint32_t k = 1; k < named.names.count; k++) {
+        const char *text = gf_text_pool_get(&named.names, k), *blank = strchr(text, ' ');
+        char number[24];
+        snprintf(number, sizeof(number), "%.*s", (int)(blank - text), text);
         line(metrics, metric, process);
         label(metrics->out, "device", number);
-        label(metrics->out, by_state ? "state" : "cause",
-              gf_report_plain(name, text, sizeof(text)));
-        value(metrics, gf_report_number(row, "s"));
+        label(metrics->out, by_state ? "state" : "cause", blank + 1);
+        value(metrics, named.values[k]);
     }
+    free_named(&named);
 }
 
 static void print_gpu_time(const struct metrics *metrics, enum gf_metric metric)
@@ -317,6 +369,8 @@ bool gf_prometheus_write(FILE *out, const struct gf_answer *answer)
         print_metrics(&metrics);
     free(metrics.sums);
     free(metrics.owners);
+    free(metrics.reports);
+    free(metrics.logged);
     free(metrics.delays);
     return whole;
 }

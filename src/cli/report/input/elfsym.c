@@ -9,18 +9,26 @@
 
 #define BUILD_ID_MAX 64
 
+#define SYMBOLS_MOST ((size_t)1 << 24) /* many times those of the largest library of PyTorch */
+
 struct function {
     uint64_t start, end;
-    uint64_t reach; /* the largest `end` of this function and all functions before it */
     uint32_t name;
     uint32_t row; /* index in the file's symbol table */
+};
+
+/* Addresses from `start` up to the next range; `function` is UINT32_MAX if there is none. */
+struct range {
+    uint64_t start;
+    uint32_t function;
 };
 
 struct gf_elfsym {
     struct gf_elf_view view;
     struct gf_elf_symbols symbols;
     struct function *functions; /* sorted by start */
-    size_t function_count;
+    struct range *ranges;       /* sorted by start, so that a search takes a logarithmic time */
+    size_t function_count, range_count;
 };
 
 static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
@@ -56,13 +64,19 @@ static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *s
            symbol->st_size && symbol->st_name < symbols->strings_size;
 }
 
-/* Collects the file's functions, sorted by start. If memory is short, the list stays empty. */
+static size_t count_functions(const struct gf_elf_symbols *symbols)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < symbols->count; i++)
+        count += is_function(symbols, &symbols->list[i]);
+    return count;
+}
+
+/* Collects the file's functions, sorted by start. */
 static void sort_functions(struct gf_elfsym *file)
 {
-    uint64_t reach = 0;
-
-    file->functions = calloc(file->symbols.count, sizeof(*file->functions));
-    for (size_t i = 0; file->functions && i < file->symbols.count; i++) {
+    for (size_t i = 0; i < file->symbols.count; i++) {
         const Elf64_Sym *symbol = &file->symbols.list[i];
         struct function *function = &file->functions[file->function_count];
         if (!is_function(&file->symbols, symbol))
@@ -73,12 +87,53 @@ static void sort_functions(struct gf_elfsym *file)
             function->end = UINT64_MAX;
         file->function_count++;
     }
-    if (!file->functions)
+    qsort(file->functions, file->function_count, sizeof(*file->functions), compare_functions);
+}
+
+static void add_range(struct gf_elfsym *file, uint64_t start, uint32_t function)
+{
+    file->ranges[file->range_count++] = (struct range){start, function};
+}
+
+/*
+ * Divides the addresses into ranges, in each of which the same function is innermost: of those that
+ * contain an address, the one that starts last. `open` holds the functions that have started and
+ * not yet ended, the innermost last. At most two ranges are added for each function.
+ */
+static void divide(struct gf_elfsym *file, uint32_t *open)
+{
+    size_t depth = 0;
+
+    for (size_t i = 0; i <= file->function_count; i++) {
+        const bool is_last = i == file->function_count;
+        const uint64_t next = is_last ? UINT64_MAX : file->functions[i].start;
+        while (depth && file->functions[open[depth - 1]].end <= next) {
+            const uint64_t end = file->functions[open[--depth]].end;
+            while (depth && file->functions[open[depth - 1]].end <= end)
+                depth--;
+            add_range(file, end, depth ? open[depth - 1] : UINT32_MAX);
+        }
+        if (is_last)
+            return;
+        add_range(file, next, (uint32_t)i);
+        open[depth++] = (uint32_t)i;
+    }
+}
+
+/* If memory is short, or the table is too large, the file has no names. */
+static void read_functions(struct gf_elfsym *file)
+{
+    if (!gf_elf_view_symbols(&file->view, &file->symbols) || file->symbols.count > SYMBOLS_MOST)
         return;
-    if (file->function_count)
-        qsort(file->functions, file->function_count, sizeof(*file->functions), compare_functions);
-    for (size_t i = 0; i < file->function_count; i++)
-        file->functions[i].reach = reach = gf_max(reach, file->functions[i].end);
+    const size_t count = count_functions(&file->symbols);
+    uint32_t *open = calloc(count + 1, sizeof(*open));
+    file->functions = calloc(count + 1, sizeof(*file->functions));
+    file->ranges = calloc(2 * count + 1, sizeof(*file->ranges));
+    if (open && file->functions && file->ranges) {
+        sort_functions(file);
+        divide(file, open);
+    }
+    free(open);
 }
 
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)
@@ -89,12 +144,11 @@ struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)
         free(file);
         return NULL;
     }
-    if (!gf_elf_view_header(&file->view) || (*build_id && !has_build_id(&file->view, build_id))) {
+    if (!gf_elf_view_header(&file->view) || !has_build_id(&file->view, build_id)) {
         gf_elfsym_close(file);
         return NULL;
     }
-    if (gf_elf_view_symbols(&file->view, &file->symbols))
-        sort_functions(file);
+    read_functions(file);
     return file;
 }
 
@@ -102,27 +156,25 @@ void gf_elfsym_close(struct gf_elfsym *file)
 {
     gf_elf_view_close(&file->view);
     free(file->functions);
+    free(file->ranges);
     free(file);
 }
 
 const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
                                uint64_t *ret_distance)
 {
-    size_t low = 0, high = file->function_count;
+    size_t low = 0, high = file->range_count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (file->functions[middle].start <= offset)
+        if (file->ranges[middle].start <= offset)
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low > 0 && file->functions[low - 1].reach > offset; low--) {
-        const struct function *function = &file->functions[low - 1];
-        if (function->end <= offset)
-            continue;
-        *ret_distance = offset - function->start;
-        return file->symbols.strings + function->name;
-    }
-    return NULL;
+    if (!low || file->ranges[low - 1].function == UINT32_MAX)
+        return NULL;
+    const struct function *function = &file->functions[file->ranges[low - 1].function];
+    *ret_distance = offset - function->start;
+    return file->symbols.strings + function->name;
 }

@@ -8,7 +8,7 @@
 struct gf_elfsym;
 
 /*
- * Opens an ELF file whose build id, in hexadecimal, is build_id; "" accepts any. Returns NULL if
+ * Opens an ELF file whose build id, in hexadecimal, is build_id. Returns NULL if
  * the file is missing, has another build id or is not ELF.
  */
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id);

@@ -8,15 +8,18 @@
 
 #include "cli/report/input/scan.h"
 
+/* Reads the modules of an event, before the names of its frames. */
+void gf_frame_modules(struct gf_span modules);
+
 /*
  * Writes the name of a native frame, such as "function+0x1a (file)". In the log, the frame "3+1a2b"
  * means offset 0x1a2b in object 3 of the event's modules. Writes "file+0x1a2b" if the file is
- * missing, has another build id, or has no name for the offset. with_distance = false omits
+ * missing, has no build id or another one, or has no name for the offset. with_distance = false omits
  * "+0x1a", so that all frames of a function have the same text. Control characters are replaced.
  * Returns false if the frame is damaged. ret_path receives the object's path; it may be NULL.
  */
-bool gf_frame_name_of(struct gf_span modules, struct gf_span frame, bool with_distance, char *buf,
-                      size_t size, char ret_path[1024]);
+bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_t size,
+                      char ret_path[1024]);
 
 void gf_frame_name_end(void);
 

@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -14,6 +15,7 @@
  */
 #define BEFORE_S 3600
 #define BEHIND_S 60
+#define SAME_PID_MOST 64
 
 const json_t *gf_report_at(const json_t *report, const char *path)
 {
@@ -64,12 +66,13 @@ static bool is_report(const json_t *value)
 static void drop_parts(json_t *report)
 {
     json_t *samples = json_object_get(report, "samples");
-    const size_t count = json_array_size(samples);
+    json_t *last = json_incref(json_array_get(samples, json_array_size(samples) - 1));
 
     json_object_del(report, "latency");
     json_object_del(report, "hooks");
-    for (size_t i = 1; i < count; i++)
-        json_array_remove(samples, 0);
+    json_array_clear(samples);
+    if (last)
+        json_array_append_new(samples, last);
 }
 
 unsigned gf_report_file_add(json_t *reports, struct gf_span text)
@@ -78,7 +81,8 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text)
 
     while (text.size) {
         json_error_t error;
-        json_t *report = json_loadb(text.at, text.size, JSON_DISABLE_EOF_CHECK, &error);
+        json_t *report = json_loadb(text.at, gf_min(text.size, (size_t)GF_REPORT_MOST),
+                                    JSON_DISABLE_EOF_CHECK, &error);
         if (!is_report(report)) {
             json_decref(report);
             return count;
@@ -126,7 +130,7 @@ static bool is_doctor(const json_t *value)
 
 bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file)
 {
-    json_t *value = json_loadb(text.at, text.size, 0, NULL);
+    json_t *value = text.size > GF_REPORT_MOST ? NULL : json_loadb(text.at, text.size, 0, NULL);
     char name[512];
 
     if (!is_doctor(value)) {
@@ -164,36 +168,112 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
 }
 
 /*
- * Whether the report is a later report of a process that already has one. A file that was written
- * through a pipe contains all reports of its process.
+ * Finds the processes of reports in a time that does not depend on their number: a file may have many
+ * reports.
  */
-static bool renews(const struct gf_job_process *process, const json_t *report)
-{
-    static const char *const same[] = {"pid", "started", "program", "start"};
+struct join {
+    struct gf_job *job;
+    struct gf_text_pool keys; /* of reports */
+    uint32_t *processes;      /* by the number of the key */
+    uint32_t *by_pid;         /* the processes of logs, sorted by pid */
+    size_t logged;
+};
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(same); i++)
-        if (!process->report || !json_equal(json_object_get(process->report, same[i]),
-                                            json_object_get(report, same[i])))
-            return false;
+static int compare_pids(const void *a, const void *b, void *closure)
+{
+    const struct gf_job *job = closure;
+    const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
+    const int64_t x = job->processes[one].pid, y = job->processes[other].pid;
+    return x != y ? (x < y ? -1 : 1) : (one > other) - (one < other);
+}
+
+static bool begin_join(struct join *join, struct gf_job *job, size_t reports)
+{
+    *join = (struct join){.job = job, .logged = job->process_count};
+    join->processes = calloc(reports + 2, sizeof(*join->processes));
+    join->by_pid = calloc(join->logged + 1, sizeof(*join->by_pid));
+    if (!join->processes || !join->by_pid)
+        return false;
+    for (uint32_t i = 0; i < join->logged; i++)
+        join->by_pid[i] = i;
+    qsort_r(join->by_pid, join->logged, sizeof(*join->by_pid), compare_pids, job);
     return true;
 }
 
-static struct gf_job_process *process_for(struct gf_job *job, const json_t *report)
+static void end_join(struct join *join)
 {
+    free(join->processes);
+    free(join->by_pid);
+    gf_text_pool_free(&join->keys);
+}
+
+/* Returns the process whose log belongs to the report; UINT32_MAX if there is none. */
+static uint32_t find_logged(const struct join *join, const json_t *report)
+{
+    const int64_t pid = json_integer_value(json_object_get(report, "pid"));
+    const struct gf_job_process *list = join->job->processes;
+    size_t low = 0, high = join->logged;
+
+    while (low < high) {
+        const size_t middle = (low + high) / 2;
+        if (list[join->by_pid[middle]].pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    /* More programs with one pid are not compared. */
+    for (size_t i = low; i < gf_min(join->logged, low + SAME_PID_MOST); i++)
+        if (belongs_to(join->job, &list[join->by_pid[i]], report))
+            return join->by_pid[i];
+    return UINT32_MAX;
+}
+
+/*
+ * Returns the number of the process that the report describes. A file that was written through a
+ * pipe contains all reports of its process, and reports with equal members are of one process.
+ */
+static uint32_t key_of(struct join *join, const json_t *report)
+{
+    json_t *same =
+        json_pack("[O,O,O,O]", json_object_get(report, "pid"), json_object_get(report, "started"),
+                  json_object_get(report, "program"), json_object_get(report, "start"));
+    char *text = same ? json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const uint32_t number = text ? gf_text_pool_put(&join->keys, text) : 0;
+
+    free(text);
+    json_decref(same);
+    return number;
+}
+
+static uint32_t add_reported(struct gf_job *job, const json_t *report)
+{
+    const uint32_t number = gf_job_add_process(job);
     char program[1024];
 
-    for (size_t i = 0; job->processes && i < job->process_count; i++)
-        if (renews(&job->processes[i], report) || belongs_to(job, &job->processes[i], report))
-            return &job->processes[i];
-    const uint32_t number = gf_job_add_process(job);
     if (number == UINT32_MAX)
-        return NULL;
+        return number;
     struct gf_job_process *process = &job->processes[number];
     process->pid = json_integer_value(json_object_get(report, "pid"));
     process->rank = report_rank(report);
     process->program =
         gf_text_pool_put(&job->texts, gf_report_text(report, "program", program, sizeof(program)));
-    return process;
+    return number;
+}
+
+static struct gf_job_process *process_for(struct join *join, const json_t *report)
+{
+    const uint32_t key = key_of(join, report);
+    uint32_t number = key && join->processes[key] ? join->processes[key] - 1 : UINT32_MAX;
+
+    if (number == UINT32_MAX)
+        number = find_logged(join, report);
+    if (number == UINT32_MAX)
+        number = add_reported(join->job, report);
+    if (number == UINT32_MAX)
+        return NULL;
+    if (key)
+        join->processes[key] = number + 1;
+    return &join->job->processes[number];
 }
 
 /*
@@ -217,10 +297,16 @@ void gf_report_file_join(struct gf_job *job, json_t *reports)
 {
     size_t i;
     json_t *report;
+    struct join join;
 
+    if (!begin_join(&join, job, json_array_size(reports))) {
+        job->lost += json_array_size(reports);
+        end_join(&join);
+        return;
+    }
     json_array_foreach(reports, i, report)
     {
-        struct gf_job_process *process = process_for(job, report);
+        struct gf_job_process *process = process_for(&join, report);
         const double started = gf_report_number(report, "started");
         if (!process) {
             job->lost++;
@@ -233,4 +319,5 @@ void gf_report_file_join(struct gf_job *job, json_t *reports)
             process->first = started;
         process->last = gf_max(process->last, started + gf_report_number(report, "ran_s"));
     }
+    end_join(&join);
 }

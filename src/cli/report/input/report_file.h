@@ -7,6 +7,12 @@
 #include "cli/report/input/scan.h"
 
 /*
+ * The most bytes of a report, many times those of a real one. While it is parsed, a report takes up to
+ * 90 times its size in memory.
+ */
+#define GF_REPORT_MOST (4 << 20)
+
+/*
  * Adds the reports in a text to the list. A file contains one report; the output of a pipe may
  * contain several in sequence. Returns the number of reports; 0 if the text is not a report, or is
  * damaged.

@@ -69,8 +69,9 @@ static void put_frames(FILE *out, const struct gf_event *event)
 
     while (gf_scan_element(&python, &frame))
         put_python_frame(out, frame);
+    gf_frame_modules(event->modules);
     while (gf_scan_element(&native, &frame))
-        if (gf_frame_name_of(event->modules, frame, true, text, sizeof(text), NULL))
+        if (gf_frame_name_of(frame, true, text, sizeof(text), NULL))
             fprintf(out, "      %s\n", text);
 }
 

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs, reports and processes of others, made so that reading them takes long. The CPU time and the memory of the command
+are bounded by the size of its input."""
+
+import collections
+import json
+import os
+import pathlib
+import resource
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES
+
+CPU_S = 8  # limit for inputs that take less than 1 s; the machine may be slow
+PROCESS = ('{"event":"process","time":%d,"mono":1.0,"pid":%d,"tid":%d,"schema":2,"version":"0.1.0","program":"/x","ppid":1,"rank":%d,'
+           '"host":"h%d","container":null,"job":{},"stall_us":1000}\n')
+ONE_PROCESS = PROCESS % (1795866773, 7, 7, 0, 0)
+
+
+def stall(i, tid=7, python="[]", stack="[]", modules="[]"):
+    return ('{"event":"stall","time":1795866774.%06d,"mono":1331.7,"pid":7,"tid":%d,"call":"malloc","size":2,"us":2090,"start":1331.7,'
+            '"parts_us":{"rest":2090},"thread":"t","cpu":0,"node":0,"block_node":null,"gpu":null,"cpu_us":1,"minor_faults":0,'
+            '"major_faults":0,"waits":0,"preempted":0,"step":1,"python":%s,"stack":%s,"modules":%s,"cause":"lock","evidence":"x"}\n'
+            % (i, tid, python, stack, modules))
+
+
+@pytest.fixture(scope="module")
+def a_report(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.json"
+    env = {"LD_PRELOAD": str(PRELOAD), "LD_LIBRARY_PATH": str(SIM_DIR), "GPUFEED_REPORT": str(path), "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-c", "import ctypes" + START_COPIES + "copy(2)\n"], env=env, check=True, timeout=60)
+    return json.loads(path.read_text())
+
+
+def bounded(*words, cpu_s=CPU_S, cwd=None):
+    """Runs the command with a limit of CPU time. Returns it, and the most memory that a child has used."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    done = subprocess.run([str(word) for word in (COMMAND, *words)], preexec_fn=limit, cwd=cwd, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
+    assert done.returncode >= 0, f"killed by {-done.returncode}"
+    return done
+
+
+OUTPUTS = [["--html", "out.html"], ["--prometheus", "out.prom"], ["--perfetto", "out.json"], ["--events"], ["--folded"], ["--json"], []]
+
+
+def every_output(path):
+    for flags in OUTPUTS:
+        done = bounded("report", path, *flags, cwd=path.parent)
+        assert done.returncode in (0, 1), done
+
+
+def test_options(a_report, tmp_path):
+    report = {**a_report, "options": {f"O{i}": {"value": "v", "origin": "environment"} for i in range(60000)}}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    every_output(tmp_path / "r.json")
+
+
+def test_reports_in_a_file(a_report, tmp_path):
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state", "start")}
+    text = "".join(json.dumps({**small, "options": {}, "stalls": {}, "pid": i % 2 * i}) + "\n" for i in range(20000))
+    (tmp_path / "r.json").write_text(text)
+    every_output(tmp_path / "r.json")
+
+
+def test_samples_of_a_report(a_report, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps({**a_report, "samples": [{}] * 300000}))
+    every_output(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_processes(tmp_path, same):
+    (tmp_path / "log").write_text("".join(PROCESS % (1795866773, 7 if same else i + 2, i + 2, 0 if same else i, 0 if same else i)
+                                          for i in range(40000)))
+    every_output(tmp_path / "log")
+
+
+def test_reports_and_processes_of_one_pid(a_report, tmp_path):
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state", "start")}
+    (tmp_path / "log").write_text("".join(PROCESS % (1795866773, 7, 7, i, i) for i in range(20000)))
+    (tmp_path / "r.json").write_text("".join(json.dumps({**small, "options": {}, "pid": 7, "started": i}) + "\n" for i in range(20000)))
+    for flags in OUTPUTS:
+        assert bounded("report", tmp_path / "log", tmp_path / "r.json", *flags, cwd=tmp_path).returncode in (0, 1)
+
+
+def test_modules_and_frames(tmp_path):
+    modules = "[" + ",".join('{"path":"/p%d","build_id":"12"}' % i for i in range(100000)) + "]"
+    stack = "[" + ",".join('"99999+%x"' % i for i in range(20000)) + "]"
+    (tmp_path / "log").write_text(ONE_PROCESS + stall(1, stack=stack, modules=modules))
+    every_output(tmp_path / "log")
+
+
+def test_modules_of_many_events(tmp_path):
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(
+        stall(i, stack=f'["0+{i:x}"]', modules="[" + ",".join('{"path":"/p%d-%d","build_id":"12"}' % (i, k) for k in range(16)) + "]")
+        for i in range(5000)))
+    every_output(tmp_path / "log")
+
+
+@pytest.mark.parametrize("field", ["thread", "cause", "call"])
+def test_names(tmp_path, field):
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(
+        stall(i, tid=i).replace(f'"{field}":', f'"{field}":"{i}","x":') for i in range(20000)))
+    every_output(tmp_path / "log")
+
+
+def elf(path, symbols, build_id, notes=0):
+    """An ELF file with functions that all overlap, and `notes` sections that all name the same large notes."""
+    note = struct.pack("<III", 4, len(build_id), 3) + b"GNU\0" + build_id
+    wide = struct.pack("<IBBHQQ", 1, 2, 0, 1, 0, 1 << 40)
+    table = bytes(24) + wide + b"".join(struct.pack("<IBBHQQ", 1, 2, 0, 1, 2 * i + 1, 1) for i in range(symbols))
+    filler = struct.pack("<III", 0, 0, 7) * 100000 if notes else b""
+    at = 64
+    parts, offsets = [table, b"\0f\0\0\0\0\0\0", note, filler], []
+    for part in parts:
+        offsets.append(at)
+        at += len(part) + -len(part) % 8
+    sections = [struct.pack("<IIQQQQIIQQ", *[0] * 10)] + notes * [struct.pack("<IIQQQQIIQQ", 0, 7, 0, 0, offsets[3], len(filler), 0, 0, 4, 0)] + [
+        struct.pack("<IIQQQQIIQQ", 0, 7, 0, 0, offsets[2], len(note), 0, 0, 4, 0),
+        struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, offsets[0], len(table), 3 + notes, 0, 8, 24),
+        struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, offsets[1], 8, 0, 0, 1, 0)]
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, at, 0, 64, 56, 0, 64, len(sections), 0)
+    path.write_bytes(head + b"".join(part + bytes(-len(part) % 8) for part in parts) + b"".join(sections))
+
+
+def elf_log(path, ids, frames=1500, spellings=1):
+    modules = ["/." * k + str(path) for k in range(spellings)]
+    return ONE_PROCESS + "".join(
+        stall(i * 50 + k, stack="[" + ",".join('"0+%x"' % (0x200000 + i * 30 + j) for j in range(30)) + "]",
+              modules=f'[{{"path":"{modules[(i + k) % spellings]}","build_id":"{name}"}}]')
+        for k, name in enumerate(ids) for i in range(max(1, frames // 30 // len(ids))))
+
+
+@pytest.mark.parametrize("build_id, spellings", [("", 1), ("12345678", 1), ("12345678", 100)])
+def test_a_crafted_library(tmp_path, build_id, spellings):
+    """Each frame is in one function that contains all others, so a search could visit all of them."""
+    elf(tmp_path / "e.so", 1000000, bytes.fromhex("12345678"))
+    (tmp_path / "log").write_text(elf_log(tmp_path / "e.so", [build_id], spellings=spellings, frames=6000))
+    every_output(tmp_path / "log")
+    named = bounded("report", tmp_path / "log", "--events").stdout
+    assert (b"f+0x200000" in named) == (build_id != ""), named[:2000]
+
+
+def test_notes_of_a_crafted_library(tmp_path):
+    elf(tmp_path / "e.so", 10, bytes.fromhex("12345678"), notes=60000)
+    (tmp_path / "log").write_text(elf_log(tmp_path / "e.so", [f"{i:04x}" for i in range(1000)]))
+    every_output(tmp_path / "log")
+
+
+def test_a_large_report_is_refused(a_report, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps(a_report)[:-1] + ',"a":[' + "{}," * 4000000 + "0]}")
+    for flags in OUTPUTS:
+        done = bounded("report", tmp_path / "r.json", *flags, cwd=tmp_path)
+        assert done.returncode == 1 and len(done.stderr.splitlines()) <= 2, done.stderr
+
+
+def test_equal_labels_of_metrics(run, a_report, tmp_path):
+    """Names that are equal once they are made plain or cut. Prometheus refuses a file with two equal lines."""
+    report = json.loads(json.dumps(a_report))
+    report["stalls"]["causes"] = {f"a{end}": {"us": 1000000, "count": 1} for end in ("\x01", "\x02", "\u202e", "b" * 70, "b" * 71)}
+    states = {f"s{end}": {"s": 1} for end in ("\x01", "\x02")}
+    report["gpu_time"]["devices"] = [{"device": number, "states": states, "causes": states} for number in (0, 0.2, 1)]
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    run(COMMAND, "report", tmp_path / "r.json", "--prometheus", tmp_path / "out.prom", preload=False)
+    lines = [line for line in (tmp_path / "out.prom").read_text().splitlines() if line and line[0] != "#"]
+    names = collections.Counter(line.rsplit(" ", 1)[0] for line in lines)
+    assert not [name for name, count in names.items() if count > 1]
+    assert any('cause="a?"} 2' in line for line in lines) and any('device="0",state="s?"} 4' in line for line in lines), lines
+
+
+HOSTILE = """
+import ctypes, mmap, os, resource, sys, time
+folder, descriptors, text = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+path = folder + "/libgpufeed-engine.so"
+open(path, "wb").write(bytes(4096))
+engine = mmap.mmap(os.open(path, os.O_RDONLY), 4096, prot=mmap.PROT_READ)
+ctypes.CDLL(None).prctl(15, b"gpufeed-x", 0, 0, 0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+if descriptors:
+    file = os.memfd_create("gpufeed-live")
+    os.write(file, eval(text))
+    for _ in range(descriptors):
+        os.dup(file)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    made = []
+
+    def start(descriptors, text="b'x' * 4096", report=None):
+        env = {"PATH": os.environ["PATH"], **({"GPUFEED_REPORT": str(report)} if report else {})}
+        one = subprocess.Popen([sys.executable, "-c", HOSTILE, tmp_path, str(descriptors), text], env=env, stdout=subprocess.PIPE)
+        made.append(one)
+        assert one.stdout.readline() == b"ready\n"
+        return one
+    yield start
+    for one in made:
+        one.kill()
+        one.wait()
+
+
+def opened(pid, *words):
+    """Runs a command under strace. Returns it, and its open and sleep calls."""
+    trace = pathlib.Path(f"/tmp/gpufeed-trace-{os.getpid()}")
+    done = subprocess.run(["/usr/bin/strace", "-e", "trace=openat,clock_nanosleep", "-o", trace, COMMAND, *words, str(pid)],
+                          capture_output=True, timeout=100, check=False)
+    text = trace.read_text()
+    trace.unlink()
+    return done, text
+
+
+def test_many_live_files(hostile):
+    """Each descriptor is a file that is never valid. One budget holds for all of them."""
+    one = hostile(300)
+    done, calls = opened(one.pid, "top", "-n1")
+    assert done.returncode == 0 and calls.count("clock_nanosleep") <= 120, calls.count("clock_nanosleep")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "large", "link"])
+def test_report_of_a_process(hostile, tmp_path, kind):
+    """The path of the report is text of the process."""
+    path = tmp_path / "report"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = pathlib.Path("/dev/ptmx")
+    elif kind == "link":
+        path.symlink_to("/dev/ptmx")
+    one = hostile(0, report=path)
+    if kind == "large":
+        path.write_text('{"pid":%d,"schema":1,"a":[' % one.pid + "{}," * 4000000 + "0]}")
+    done, calls = opened(one.pid, "top", "-n1")
+    assert done.returncode == 0
+    reads = [line for line in calls.splitlines() if f"/root{path}" in line]
+    assert reads and (kind == "large" or all("O_PATH" in line for line in reads)), reads
+    assert bounded("top", "-n1", one.pid).returncode == 0
