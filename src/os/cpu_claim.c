@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/cpu_claim.h"
 
+#include "base/fmt.h"
 #include "os/own_table.h"
 
 #include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define PATH "/sys/devices/system/cpu/possible"
-#define ID_BITS 22   /* of a process id: PID_MAX_LIMIT */
+#define ID_BITS 22   /* of a thread id: PID_MAX_LIMIT */
 #define HASH_BITS 16 /* of a set of CPUs */
 #define COUNT_MAX 64 /* limits the time, and the depth of the recursion */
 #define IDS (UINT64_C(1) << ID_BITS)
+#define NUMBERS 32 /* a serving thread has few descriptors */
 
 struct counting {
     struct gf_cpu_claim *claim;
@@ -43,22 +47,69 @@ static bool call_fcntl(int operation, short type, uint64_t start, uint64_t end, 
     return syscall(SYS_fcntl, fd, operation, ret) == 0;
 }
 
+static bool is_of_user(unsigned tid)
+{
+    char path[32];
+    struct stat found;
+
+    gf_fmt(path, sizeof(path), "/proc/%u", tid);
+    return syscall(SYS_newfstatat, AT_FDCWD, path, &found, 0) == 0 && found.st_uid == geteuid();
+}
+
+/* Whether the file of /proc lists a lock on the byte: "lock:	1: OFDLCK ... 12345 12345". */
+static bool lists_lock(const char *path, uint64_t at)
+{
+    char text[1024], wanted[64];
+    const int info = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+
+    if (info < 0)
+        return false;
+    const ssize_t length = syscall(SYS_read, info, text, sizeof(text) - 1);
+    syscall(SYS_close, info);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    gf_fmt(wanted, sizeof(wanted), " %lu %lu\n", (unsigned long)at, (unsigned long)at);
+    return strstr(text, "OFDLCK") && strstr(text, wanted);
+}
+
 /*
- * Counts the other processes' locks between two offsets. The kernel answers each query with any one
- * of the locks, so the function then looks on both sides of it.
+ * Whether a process of the same user holds the lock on the byte. Any user may lock any byte of the
+ * file, so the thread whose id the offset contains must be of this user, and have the lock itself.
  */
-static unsigned count_locks(uint64_t start, uint64_t end, unsigned most)
+static bool is_claim(uint64_t at)
+{
+    const unsigned tid = (unsigned)(at % IDS);
+    char path[64];
+
+    if (!is_of_user(tid))
+        return false;
+    for (unsigned number = 0; number < NUMBERS; number++) {
+        gf_fmt(path, sizeof(path), "/proc/%u/fdinfo/%u", tid, number);
+        if (lists_lock(path, at))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Counts the other processes' claims between two offsets. The kernel answers each query with any one
+ * of the locks, so the function then looks on both sides of it. Visits at most *left locks.
+ */
+static unsigned count_claims(uint64_t start, uint64_t end, unsigned *left)
 {
     struct flock found;
 
-    if (start >= end || most == 0 || !call_fcntl(F_OFD_GETLK, F_WRLCK, start, end, &found) ||
+    if (start >= end || !*left || !call_fcntl(F_OFD_GETLK, F_WRLCK, start, end, &found) ||
         found.l_type == F_UNLCK)
         return 0;
-    const uint64_t at = gf_max((uint64_t)found.l_start, start);
-    unsigned count = 1 + count_locks(start, at, most - 1);
-    if (found.l_len > 0) /* 0: the lock reaches to the end of the file, so it is no claim */
-        count +=
-            count_locks((uint64_t)(found.l_start + found.l_len), end, most - gf_min(count, most));
+    const uint64_t at = (uint64_t)found.l_start;
+    --*left;
+    unsigned count = found.l_len == 1 && is_claim(at);
+    if (at > start)
+        count += count_claims(start, at, left);
+    if (found.l_len > 0) /* 0: the lock reaches to the end of the file */
+        count += count_claims(gf_max(at, start) + (uint64_t)found.l_len, end, left);
     return count;
 }
 
@@ -68,40 +119,19 @@ static bool set_lock(short type, uint64_t at)
     return call_fcntl(F_OFD_SETLK, type, at, at + 1, &unused);
 }
 
-/* Returns false if the byte is not locked by another process. Returns true if that is unknown. */
-static bool is_taken(uint64_t at)
-{
-    struct flock found;
-    return !call_fcntl(F_OFD_GETLK, F_WRLCK, at, at + 1, &found) || found.l_type != F_UNLCK;
-}
-
-/* If another process locks the byte at the same time, both may release it, and go on. */
-static bool lock_free_byte(uint64_t at)
-{
-    if (is_taken(at) || !set_lock(F_RDLCK, at))
-        return false;
-    if (!is_taken(at))
-        return true;
-    set_lock(F_UNLCK, at);
-    return false;
-}
-
 /*
- * Locks the first free byte from the process id on. Processes of different PID namespaces may have
- * the same id.
+ * A read lock is shared, so a process of another PID namespace may hold one on the same byte. Neither
+ * sees the other's thread, so neither counts the other.
  */
 static bool move_claim(struct gf_cpu_claim *claim, uint64_t start)
 {
-    const uint64_t pid = (uint64_t)syscall(SYS_getpid);
+    const uint64_t at = start + (uint64_t)syscall(SYS_gettid) % IDS;
 
-    if (claim->at && claim->at - claim->at % IDS == start)
+    if (claim->at == at)
         return true;
     if (claim->at)
         set_lock(F_UNLCK, claim->at);
-    claim->at = 0;
-    for (unsigned i = 0; i < COUNT_MAX && !claim->at; i++)
-        if (lock_free_byte(start + (pid + i) % IDS))
-            claim->at = start + (pid + i) % IDS;
+    claim->at = set_lock(F_RDLCK, at) ? at : 0;
     return claim->at;
 }
 
@@ -109,11 +139,12 @@ static void count_others(void *closure)
 {
     struct counting *counting = closure;
     const uint64_t start = hash(counting->cpus) << ID_BITS;
+    unsigned left = COUNT_MAX;
 
     if (fd < 0)
         fd = (int)syscall(SYS_openat, AT_FDCWD, PATH, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && move_claim(counting->claim, start))
-        counting->others = count_locks(start, start + IDS, COUNT_MAX);
+        counting->others = count_claims(start, start + IDS, &left);
 }
 
 unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cpus)

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Counts the processes on this host whose copying threads use the same CPUs, so that each of them
+ * Counts the processes of this user whose copying threads use the same CPUs, so that each of them
  * may use a share. Each process holds a read lock on one byte of a file in /sys. The byte's offset
- * consists of a hash of the set of CPUs and the process id, or the next number that is free. No
- * file is created or changed, and the kernel releases the lock when the process ends. Processes in
- * other network namespaces have another /sys, and are not counted.
+ * consists of a hash of the set of CPUs and the id of the thread that holds the lock. No file is
+ * created or changed, and the kernel releases the lock when the process ends.
+ *
+ * Any user may lock bytes of the file. So a lock counts only if /proc shows that this thread belongs
+ * to the same user, and holds it. Processes in other PID namespaces are not visible there, and those
+ * in other network namespaces have another /sys; neither are counted. Locks of another user can
+ * only hide claims: then CPUs are shared as without claims.
  */
 #ifndef GF_OS_CPU_CLAIM_H
 #define GF_OS_CPU_CLAIM_H

@@ -35,6 +35,12 @@ CLAIM = r"""
 #include <time.h>
 #include <unistd.h>
 #define FILE_OF_CPUS "/sys/devices/system/cpu/possible"
+static int is_own_thread(unsigned long id)
+{
+    char path[64];
+    sprintf(path, "/proc/self/task/%lu", id);
+    return access(path, F_OK) == 0;
+}
 static int claims(void)
 {
     char line[256];
@@ -45,7 +51,7 @@ static int claims(void)
     stat(FILE_OF_CPUS, &file);
     while (locks && fgets(line, sizeof(line), locks))
         if (strstr(line, "OFDLCK") && sscanf(strrchr(line, ':'), ":%lu %lu", &inode, &at) == 2)
-            found |= inode == file.st_ino && at % (1 << 22) == (unsigned long)getpid();
+            found |= inode == file.st_ino && is_own_thread(at % (1 << 22));
     fclose(locks);
     return found;
 }

@@ -8,9 +8,9 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,29 +125,6 @@ static void narrowed_pools_use_fewer_threads(void **state)
     assert_true(is_new(pool));
 }
 
-static pid_t fake_pid; /* not 0: the process id that this process and its children see */
-
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-
-/*
- * Passes on the six arguments that a system call can have. A call may have fewer, so this also reads
- * what lies above them on the stack.
- */
-__attribute__((no_sanitize_address)) long __wrap_syscall(long number, ...)
-{
-    va_list list;
-    long arg[6];
-
-    va_start(list, number);
-    for (int i = 0; i < 6; i++)
-        arg[i] = va_arg(list, long);
-    va_end(list);
-    return number == SYS_getpid && fake_pid
-               ? fake_pid
-               : __real_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
-}
-
 static void nothing(void)
 {
 }
@@ -172,6 +149,9 @@ static void start_server(void)
         usleep(1000);
 }
 
+static uid_t claimant_user;            /* not 0: the user of the next claimant */
+static struct gf_cpu_claim last_claim; /* of the last claimant */
+
 /*
  * Starts a process that claims the CPUs until it is killed, and waits until it has claimed them.
  * Sets *ret_count to the number of claims that the process found.
@@ -184,14 +164,19 @@ static pid_t start_claimant(const struct gf_cpus *cpus, unsigned *ret_count)
     const pid_t pid = fork();
     if (pid == 0) {
         struct gf_cpu_claim claim = {0};
+        if (claimant_user && setresuid(claimant_user, claimant_user, claimant_user))
+            _exit(1);
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test kills no claimant */
+        prctl(PR_SET_DUMPABLE, 1);
         start_server();
         const unsigned count = gf_cpu_claim_count(&claim, cpus);
-        if (write(claimed[1], &count, sizeof(count)) == sizeof(count))
+        if (write(claimed[1], &count, sizeof(count)) == sizeof(count) &&
+            write(claimed[1], &claim, sizeof(claim)) == sizeof(claim))
             pause();
         _exit(0);
     }
     assert_int_equal(read(claimed[0], ret_count, sizeof(*ret_count)), sizeof(*ret_count));
+    assert_int_equal(read(claimed[0], &last_claim, sizeof(last_claim)), sizeof(last_claim));
     close(claimed[0]);
     close(claimed[1]);
     return pid;
@@ -215,26 +200,69 @@ static void need_claimants(void)
     gf_permit_only(GF_PERMIT_ALL); /* the server needs close_range */
 }
 
-/* Processes of different PID namespaces may have the same id, or ids that follow each other. */
-static void processes_with_the_same_id_are_counted(void **state)
+/*
+ * Any user may lock bytes of the file, also those of threads that exist. Starts a process that does
+ * so for the ids of its parent, which claims nothing, and of `claimant`, which claims other CPUs.
+ */
+static pid_t start_liar(uint64_t claim, pid_t claimant)
 {
-    enum { claimants = 6 };
-    struct gf_cpus cpus = {0};
-    pid_t pids[claimants];
-    unsigned count = 0;
+    const uint64_t start = claim >> 22 << 22;
+    const uint64_t at[] = {start + (uint64_t)getppid(), start + (uint64_t)getpid(),
+                           start + (uint64_t)claimant, start + (uint64_t)claimant + 1};
+    int locked[2];
+    char byte = 0;
+
+    assert_int_equal(pipe(locked), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const int fd = open("/sys/devices/system/cpu/possible", O_RDONLY);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (size_t i = 0; i < GF_ARRAY_LEN(at); i++) {
+            struct flock lock = {.l_type = F_RDLCK, .l_start = (off_t)at[i], .l_len = 1};
+            fcntl(fd, F_OFD_SETLK, &lock);
+        }
+        if (write(locked[1], &byte, 1) == 1)
+            pause();
+        _exit(0);
+    }
+    assert_int_equal(read(locked[0], &byte, 1), 1);
+    close(locked[0]);
+    close(locked[1]);
+    return pid;
+}
+
+/* Locks that are no claims of this user are not counted. */
+static void locks_of_others_do_not_count(void **state)
+{
+    struct gf_cpus cpus = {0}, others = {0};
+    unsigned count;
     (void)state;
 
     need_claimants();
-    for (unsigned cpu = 0; cpu < 32; cpu += 3)
+    for (unsigned cpu = 0; cpu < 32; cpu += 3) {
         gf_set_add(&cpus, cpu);
-    for (unsigned i = 0; i < claimants; i++) {
-        fake_pid = (1 << 22) - 2 + (i == 4); /* the last ids, which are followed by the first */
-        pids[i] = start_claimant(&cpus, &count);
-        fake_pid = 0;
-        assert_int_equal(count, i + 1);
+        gf_set_add(&others, cpu + 1);
     }
-    for (unsigned i = 0; i < claimants; i++)
-        kill_claimant(pids[i]);
+    const pid_t elsewhere = start_claimant(&others, &count);
+    const pid_t first = start_claimant(&cpus, &count);
+    assert_int_equal(count, 1);
+    const pid_t liar = start_liar(last_claim.at, elsewhere);
+    const pid_t second = start_claimant(&cpus, &count);
+    assert_int_equal(count, 2);
+    if (geteuid() == 0) { /* only root can start a process of another user */
+        claimant_user = 65534;
+        const pid_t other = start_claimant(&cpus, &count);
+        claimant_user = 0;
+        assert_int_equal(count, 1);
+        const pid_t third = start_claimant(&cpus, &count);
+        assert_int_equal(count, 3);
+        kill_claimant(third);
+        kill_claimant(other);
+    }
+    kill_claimant(second);
+    kill_claimant(liar);
+    kill_claimant(first);
+    kill_claimant(elsewhere);
 }
 
 /* Processes without a launcher's variables divide the CPUs that they share. */
@@ -286,7 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(helpers_follow_the_program),
         cmocka_unit_test(narrowed_pools_use_fewer_threads),
-        cmocka_unit_test(processes_with_the_same_id_are_counted),
+        cmocka_unit_test(locks_of_others_do_not_count),
         cmocka_unit_test(processes_share_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

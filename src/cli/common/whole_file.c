@@ -14,8 +14,8 @@ static char *read_bytes(int fd, size_t size, size_t *ret_length)
     char *text = malloc(size + 1);
     ssize_t got = 1;
 
-    for (*ret_length = 0; text && got > 0 && *ret_length < size;
-         *ret_length += got > 0 ? (size_t)got : 0)
+    for (*ret_length = 0;
+         text && got > 0 && *ret_length<size; *ret_length += got> 0 ? (size_t)got : 0)
         got = read(fd, text + *ret_length, size - *ret_length);
     if (text && got >= 0) {
         text[*ret_length] = '\0';
