@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stacks/objects.h"
 
+#include "base/clock.h"
 #include "base/elf_view.h"
 #include "base/path.h"
 #include "stacks/maps_line.h"
@@ -17,8 +18,12 @@ struct object {
     struct gf_elf_symbols symbols;
 };
 
+/* After this time, functions have no names: the process may have a library with many symbols. */
+#define NAMES_NS UINT64_C(5000000000)
+
 struct gf_objects {
     pid_t pid;
+    uint64_t until_ns;
     struct object *list;
     size_t count;
 };
@@ -46,6 +51,7 @@ struct gf_objects *gf_objects_read(pid_t pid)
         return NULL;
     }
     objects->pid = pid;
+    objects->until_ns = gf_now_ns() + NAMES_NS;
     while (gf_maps_next(maps, &line))
         if (line.executable && line.path[0] && !add_object(objects, &line))
             break;
@@ -105,10 +111,11 @@ static const Elf64_Sym *covering_symbol(const struct gf_elf_symbols *symbols, ui
     return NULL;
 }
 
-static void name_in_object(const struct object *object, uintptr_t address, char *ret, size_t size)
+static void name_in_object(const struct object *object, uintptr_t address, bool in_time, char *ret,
+                           size_t size)
 {
     const uintptr_t linked = object->view.bytes ? linked_address(object, address) : 0;
-    const Elf64_Sym *symbol = linked ? covering_symbol(&object->symbols, linked) : NULL;
+    const Elf64_Sym *symbol = linked && in_time ? covering_symbol(&object->symbols, linked) : NULL;
     const char *name = gf_path_file_name(object->path);
 
     if (symbol)
@@ -134,7 +141,7 @@ void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, s
         } else {
             if (!object->opened)
                 open_object(objects, object);
-            name_in_object(object, address, ret, size);
+            name_in_object(object, address, gf_now_ns() < objects->until_ns, ret, size);
             return;
         }
     }

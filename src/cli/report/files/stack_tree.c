@@ -17,20 +17,21 @@ struct node {
 
 struct tree {
     const struct gf_job *job;
-    struct node *nodes; /* the first one is the root */
+    struct node *nodes;       /* the first one is the root */
+    struct gf_text_pool keys; /* caller and name; the number of a key is that of its node */
     size_t count, room;
 };
 
 static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
 {
-    uint32_t at = tree->nodes[parent].child;
+    const uint32_t key[] = {parent, name};
+    bool is_new;
+    const uint32_t number = gf_text_pool_add(&tree->keys, (const char *)key, sizeof(key), &is_new);
 
-    while (at != NONE && tree->nodes[at].name != name)
-        at = tree->nodes[at].sibling;
-    if (at != NONE)
-        return at;
+    if (!is_new)
+        return number && number < tree->count ? number : NONE;
     struct node *nodes = gf_job_grown(tree->nodes, sizeof(*nodes), tree->count, &tree->room);
-    if (!nodes)
+    if (!nodes || number != tree->count)
         return NONE;
     tree->nodes = nodes;
     nodes[tree->count] = (struct node){.name = name, .child = NONE, .sibling = nodes[parent].child};
@@ -80,5 +81,6 @@ json_t *gf_stack_tree(const struct gf_job *job)
         whole = add_stall(&tree, &job->stalls[i]);
     json_t *json = whole ? json_of(&tree, 0) : NULL;
     free(tree.nodes);
+    gf_text_pool_free(&tree.keys);
     return json;
 }

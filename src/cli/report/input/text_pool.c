@@ -3,22 +3,37 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define LIMIT ((size_t)256 << 20)
 
+/* The kernel chose these 16 bytes for this process. If they are missing, the hash still spreads. */
+static const uint64_t *secret(void)
+{
+    static const uint64_t fallback[] = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL};
+    const uint64_t *random = (const uint64_t *)getauxval(AT_RANDOM);
+    return random ? random : fallback;
+}
+
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* The writer of a log does not know the secret, so he cannot choose texts with equal hashes. */
 static uint64_t hash_of(const char *text, size_t size)
 {
-    uint64_t hash = 0x9e3779b97f4a7c15ULL ^ size, word;
+    const uint64_t *key = secret();
+    uint64_t hash = key[0] ^ size, word;
 
     for (; size >= sizeof(word); text += sizeof(word), size -= sizeof(word)) {
         memcpy(&word, text, sizeof(word));
-        hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
-        hash ^= hash >> 32;
+        hash = fold(hash ^ word, key[1] | 1);
     }
     word = 0;
     memcpy(&word, text, size);
-    hash = (hash ^ word) * 0xc4ceb9fe1a85ec53ULL;
-    return hash ^ hash >> 29;
+    return fold(fold(hash ^ word, key[1] | 1), key[0] | 1);
 }
 
 static bool grow_texts(struct gf_text_pool *pool)

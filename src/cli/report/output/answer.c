@@ -147,13 +147,10 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     json_object_foreach((json_t *)(uintptr_t)causes, name, cause)
     {
         char text[64];
-        const struct gf_job *job = answer->job;
-        uint32_t key = 0;
         snprintf(text, sizeof(text), "%s", name);
         gf_plain_text(text);
-        while (key < job->texts.count && strcmp(gf_job_text(job, key), text) != 0)
-            key++;
-        if (key < job->texts.count)
+        const uint32_t key = gf_text_pool_find(&answer->job->texts, text, strlen(text));
+        if (key || !*text)
             gf_tally_add(&answer->causes, key, (uint64_t)gf_report_number(cause, "count"),
                          (uint64_t)gf_report_number(cause, "us"), process->first, process->last);
     }
@@ -200,6 +197,7 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
     for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].report && !job->processes[i].logged && !job->processes[i].excluded)
             add_reported_causes(ret, &job->processes[i]);
+    gf_tally_join(&ret->causes);
     ret->steps = gf_steps_find(job);
     ret->reported_steps = gf_reported_steps_find(job);
     ret->table = gf_rank_table_make(job, &ret->steps, &ret->reported_steps);

@@ -32,12 +32,17 @@ static void read_line(const json_t *lines, const char *cause, char *ret, size_t 
     size_t i;
 
     *ret = '\0';
-    json_array_foreach(
-        lines, i, line) if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) == 0)
+    json_array_foreach(lines, i, line)
+    {
+        if (i == GF_GPU_PARTS) /* a real list is shorter */
+            break;
+        if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) != 0)
+            continue;
         snprintf(ret, size, "%s:%.0f in %s",
                  gf_path_file_name(gf_report_text(line, "file", file, sizeof(file))),
                  gf_report_number(line, "line"),
                  gf_report_text(line, "function", function, sizeof(function)));
+    }
 }
 
 static void add_part(struct gf_gpu_parts *parts, const char *name, double s, const json_t *lines,

@@ -83,6 +83,7 @@ static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
 {
     qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
     tally->rows = calloc(pairs->count, sizeof(*tally->rows));
+    tally->room = tally->rows ? pairs->count : 0;
     for (size_t i = 0; tally->rows && i < pairs->count; i++) {
         const struct gf_tally_row *pair = &pairs->list[i].row;
         if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
@@ -176,22 +177,41 @@ const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t k
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last)
 {
-    const struct gf_tally_row sum = {.count = count, .us = us, .first = first, .last = last};
-    struct gf_tally_row *row = NULL;
+    struct gf_tally_row *rows =
+        gf_job_grown(tally->rows, sizeof(*rows), tally->count, &tally->room);
 
-    for (size_t i = 0; i < tally->count; i++)
-        if (tally->rows[i].key == key)
-            row = &tally->rows[i];
-    if (!row) {
-        struct gf_tally_row *rows = reallocarray(tally->rows, tally->count + 1, sizeof(*rows));
-        if (!rows)
-            return;
-        tally->rows = rows;
-        row = &rows[tally->count++];
-        *row = (struct gf_tally_row){.key = key};
+    if (!rows)
+        return;
+    tally->rows = rows;
+    rows[tally->count++] =
+        (struct gf_tally_row){.key = key, .count = count, .us = us, .first = first, .last = last};
+}
+
+/* The row with the main value comes before the rows that gf_tally_add added. */
+static int by_row_key(const void *a, const void *b)
+{
+    const struct gf_tally_row *one = a, *other = b;
+
+    if (one->key != other->key)
+        return one->key < other->key ? -1 : 1;
+    return one->main_us > other->main_us ? -1 : one->main_us < other->main_us;
+}
+
+void gf_tally_join(struct gf_tally *tally)
+{
+    size_t kept = 0;
+
+    if (tally->count)
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_row_key);
+    for (size_t i = 0; i < tally->count; i++) {
+        if (kept && tally->rows[kept - 1].key == tally->rows[i].key)
+            add(&tally->rows[kept - 1], &tally->rows[i]);
+        else
+            tally->rows[kept++] = tally->rows[i];
     }
-    add(row, &sum);
-    qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+    tally->count = kept;
+    if (kept)
+        qsort(tally->rows, kept, sizeof(*tally->rows), by_sum);
 }
 
 void gf_tally_free(struct gf_tally *tally)

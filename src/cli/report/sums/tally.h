@@ -21,7 +21,7 @@ struct gf_tally_row {
 struct gf_tally {
     enum gf_by by, second;
     struct gf_tally_row *rows; /* the longest sum first */
-    size_t count;
+    size_t count, room;
 };
 
 /*
@@ -43,9 +43,12 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
 /* Returns the row of a key; NULL if there is none. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
 
-/* Adds to the row of a key stalls of which only the sum is known, and keeps the rows sorted. */
+/* Adds stalls of which only the sum is known. The caller then calls gf_tally_join. */
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last);
+
+/* Joins the rows with the same key, and sorts the rows. */
+void gf_tally_join(struct gf_tally *tally);
 
 void gf_tally_free(struct gf_tally *tally);
 
