@@ -38,11 +38,11 @@ done
 # libnuma's license requires its text with every copy; Debian's copyright file only gives a path.
 [ ! -f /usr/share/common-licenses/LGPL-2.1 ] ||
     cp -L /usr/share/common-licenses/LGPL-2.1 "$output/share/licenses/"
-patchelf --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
+patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "$output/bin/gpufeed"
 # Libraries find each other in this folder. A library that needs none of them is not changed, because patchelf
 # would add a segment, and so one more mapping in each process.
 for library in "$output"/lib/*.so; do
-    ! patchelf --print-needed "$library" | grep -q '^libg' || patchelf --set-rpath "\$ORIGIN" "$library"
+    ! patchelf --print-needed "$library" | grep -q '^libg' || patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"
 done
 
 bad=0

@@ -56,7 +56,7 @@ static bool is_of_user(unsigned tid)
     return syscall(SYS_newfstatat, AT_FDCWD, path, &found, 0) == 0 && found.st_uid == geteuid();
 }
 
-/* Whether the file of /proc lists a lock on the byte: "lock:	1: OFDLCK ... 12345 12345". */
+/* Whether the file of /proc lists a lock on the byte: "lock: 1: OFDLCK ... 12345 12345". */
 static bool lists_lock(const char *path, uint64_t at)
 {
     char text[1024], wanted[64];

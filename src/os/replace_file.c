@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/replace_file.h"
 
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "os/own_table.h"
 
 #include <errno.h>

@@ -6,9 +6,9 @@
 #ifndef GF_OS_REPLACE_FILE_H
 #define GF_OS_REPLACE_FILE_H
 
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 
-/* Calls gf_output_replace (base/output_file.h). Returns 0 or -errno. */
+/* Calls gf_output_replace (base/files/output_file.h). Returns 0 or -errno. */
 int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags);
 
 /* Removes a regular file. If the path is a symbolic link, empties the target instead. */

@@ -81,9 +81,9 @@ static double time_report(char *form, const struct text parts[3], unsigned count
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char forms[][24] = {"--top=9",        "--html=-",  "--prometheus=-", "--events",
-                               "--perfetto=-",   "--folded",  "--json",         "--by=thread",
-                               "--by=site",      "--by=rank", "--by=step",      "--since=1s"};
+    static char forms[][24] = {"--top=9",      "--html=-",  "--prometheus=-", "--events",
+                               "--perfetto=-", "--folded",  "--json",         "--by=thread",
+                               "--by=site",    "--by=rank", "--by=step",      "--since=1s"};
     struct text rest = {(const char *)data + 1, size - 1}, parts[3];
 
     if (size < 2)

@@ -2,10 +2,13 @@
 """Logs, reports and processes of others, made so that reading them takes long. The CPU time and the memory of the command
 are bounded by the size of its input."""
 
+import base64
 import collections
+import hashlib
 import json
 import os
 import pathlib
+import re
 import resource
 import struct
 import subprocess
@@ -243,3 +246,15 @@ def test_report_of_a_process(hostile, tmp_path, kind):
     reads = [line for line in calls.splitlines() if f"/root{path}" in line]
     assert reads and (kind == "large" or all("O_PATH" in line for line in reads)), reads
     assert bounded("top", "-n1", one.pid).returncode == 0
+
+
+def test_the_page_runs_only_its_own_script(run, a_report, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps(a_report))
+    run(COMMAND, "report", tmp_path / "r.json", "--html", tmp_path / "out.html", preload=False)
+    page = (tmp_path / "out.html").read_text()
+    policy = re.search('Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert "unsafe" not in policy and "default-src 'none'" in policy
+    for element in ("script", "style"):
+        body = re.search(f"<{element}>(.*?)</{element}>", page, re.S)[1]
+        assert base64.b64encode(hashlib.sha256(body.encode()).digest()).decode() in policy
+    assert page.count("<script") == 2 and page.count("<style") == 1 and " style=" not in page

@@ -16,10 +16,11 @@ KINDS = {
 # Private memory of the library, which the program can neither register nor map.
 OWN = "memory that the library mapped itself"
 PERMITTED = {
-    "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
+    "src/base/files/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
+    "src/base/files/input_file.c": {"descriptors": "used by the command only"},
     "src/base/loader/libc.c": {"descriptors": "before relocation, when the process has one thread",
                                "pages": "makes this library's own table of calls writable for a moment"},
-    "src/base/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
+    "src/base/files/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
     "src/base/scratch.h": {"pages": OWN},
     "src/config/generate.c": {"descriptors": "a program of the build"},
     "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},

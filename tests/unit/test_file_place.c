@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "base/network_fs.h"
+#include "base/files/network_fs.h"
 #include "os/file_place.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/fmt.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/safe_write.h"
 
 #include <errno.h>

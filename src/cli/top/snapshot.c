@@ -2,7 +2,7 @@
 #include "cli/top/snapshot.h"
 
 #include "base/clock.h"
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 #include "base/live_format.h"
 #include "base/path.h"
 #include "cli/common/whole_file.h"

@@ -2,7 +2,7 @@
 #include "engine/process/metrics_file.h"
 
 #include "base/log.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/path.h"
 #include "os/replace_file.h"
 #include "engine/process/write_thread.h"

@@ -4,7 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 #include "base/path.h"
 #include "os/replace_file.h"
 #include "engine/process/write_thread.h"

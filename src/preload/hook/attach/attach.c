@@ -9,6 +9,7 @@
 #include "base/loader/symbols.h"
 #include "base/path.h"
 #include "os/elf_fault.h"
+#include "os/launch.h"
 #include "os/permit.h"
 #include "os/procfs.h"
 #include "preload/heap/arenas.h"
@@ -36,6 +37,7 @@
 #include "preload/trace/step_times.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -177,25 +179,72 @@ static void attach_in_child(void)
     }
 }
 
+#define OFF "copies, pinned memory and placement are off: "
+
 /*
- * Opens the engine by name. libc searches the RUNPATH of the object that calls dlopen, so this
- * library itself must call libc's dlopen. The first call below may reach a wrapper of dlopen in
- * another preloaded library, and then fails. In that case the last dlopen in search order is
- * called.
+ * The first call may reach a wrapper of dlopen in another preloaded library, and then fails. In that
+ * case the last dlopen in search order is called.
  */
-static void *open_engine(void)
+static void *open_library(const char *path)
 {
     const struct gf_originals *originals = gf_originals();
     struct gf_symbol last;
-    void *handle = originals->dlopen(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
+    void *handle = originals->dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle || !gf_symbol_find("dlopen", (const void *)originals->dlopen, &last))
         return handle;
     while (gf_symbol_find("dlopen", last.address, &last))
         ;
-    return ((__typeof__(dlopen) *)last.address)(GF_ENGINE_FILE, RTLD_NOW | RTLD_LOCAL);
+    return ((__typeof__(dlopen) *)last.address)(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-#define OFF "copies, pinned memory and placement are off: "
+/*
+ * Sets ret to the path of the engine beside this library. Returns false if there is none, or if the
+ * loader knows this library only by a relative path.
+ */
+static bool find_engine_beside(char *ret, size_t size)
+{
+    struct gf_symbol own;
+
+    if (!gf_symbol_holder((const void *)find_engine_beside, &own) || *own.object != '/')
+        return false;
+    const int folder = (int)(strrchr(own.object, '/') - own.object);
+    return (size_t)gf_fmt(ret, size, "%.*s/" GF_ENGINE_FILE, folder, own.object) < size &&
+           syscall(SYS_faccessat, AT_FDCWD, ret, F_OK) == 0;
+}
+
+/* Whether LD_LIBRARY_PATH names the working directory or a folder below it, perhaps by "". */
+static bool searches_working_directory(void)
+{
+    const char *path = gf_launch_variable(gf_startup_env()->envp, "LD_LIBRARY_PATH");
+
+    while (path && *path) {
+        if (*path != '/')
+            return true;
+        path += strcspn(path, ":;");
+        if (*path && !*++path)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Opens the engine beside this library. In a build tree it is in another folder, and libc searches
+ * LD_LIBRARY_PATH and the RUNPATH of this library, which therefore calls libc's dlopen itself. It
+ * does not search the working directory, in which another user may have put an engine.
+ */
+static void *open_engine(void)
+{
+    char path[PATH_MAX];
+
+    if (find_engine_beside(path, sizeof(path)))
+        return open_library(path);
+    if (searches_working_directory()) {
+        gf_warn(OFF "LD_LIBRARY_PATH names the working directory, and " GF_ENGINE_FILE
+                    " is not beside libgpufeed.so");
+        return NULL;
+    }
+    return open_library(GF_ENGINE_FILE);
+}
 
 /*
  * Whether the engine and the libraries that it links can be loaded. A truncated file would end the
@@ -227,8 +276,9 @@ static gf_engine_start_fn *find_engine_start(void)
         return NULL;
     void *handle = open_engine();
     void *start = handle ? gf_originals()->dlsym(handle, GF_ENGINE_START) : NULL;
-    if (!start)
-        gf_warn(OFF "%s", dlerror());
+    const char *reason = dlerror();
+    if (!start && reason)
+        gf_warn(OFF "%s", reason);
     return (gf_engine_start_fn *)start;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which file systems are on another machine, or served by a process (FUSE). */
-#ifndef GF_BASE_NETWORK_FS_H
-#define GF_BASE_NETWORK_FS_H
+#ifndef GF_BASE_FILES_NETWORK_FS_H
+#define GF_BASE_FILES_NETWORK_FS_H
 
 #include "base/base.h"
 

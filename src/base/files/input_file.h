@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens files whose paths other programs or users wrote. */
-#ifndef GF_BASE_INPUT_FILE_H
-#define GF_BASE_INPUT_FILE_H
+#ifndef GF_BASE_FILES_INPUT_FILE_H
+#define GF_BASE_FILES_INPUT_FILE_H
 
 #include "base/base.h"
 

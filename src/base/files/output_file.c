@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/output_file.h"
+#include "base/files/output_file.h"
 
 #include "base/clock.h"
 #include "base/fmt.h"
-#include "base/network_fs.h"
+#include "base/files/network_fs.h"
 #include "base/safe_write.h"
 
 #include <errno.h>

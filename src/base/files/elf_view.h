@@ -5,8 +5,8 @@
  * raise SIGBUS. So only the command uses this view, not the preload library. Allocates nothing. For
  * loaded objects, see base/loader/symbols.h.
  */
-#ifndef GF_BASE_ELF_VIEW_H
-#define GF_BASE_ELF_VIEW_H
+#ifndef GF_BASE_FILES_ELF_VIEW_H
+#define GF_BASE_FILES_ELF_VIEW_H
 
 #include "base/base.h"
 

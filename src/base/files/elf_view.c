@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 
 #include "base/elf_note.h"
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/input_file.h"
+#include "base/files/input_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -15,8 +15,8 @@
  * The functions allocate nothing, and may be called on any thread, also inside malloc and in a
  * forked child. They use descriptors (os/own_table.h), and change errno.
  */
-#ifndef GF_BASE_OUTPUT_FILE_H
-#define GF_BASE_OUTPUT_FILE_H
+#ifndef GF_BASE_FILES_OUTPUT_FILE_H
+#define GF_BASE_FILES_OUTPUT_FILE_H
 
 #include "base/base.h"
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LD_LIBRARY_PATH often has an empty element, which names the working directory. The engine and the private libraries
+are not loaded from there."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, COMMAND, PRELOAD, SIM_DIR, START_COPIES
+
+PLANTED = '__attribute__((constructor)) static void planted(void) { write(2, "PLANTED\\n", 8); }\n'
+PRIVATE = BUILD / "src" / "engine" / "machine" / "private"
+COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
+
+
+@pytest.fixture
+def planted(compile_c, tmp_path):
+    """A working directory with libraries that another user planted."""
+    folder = tmp_path / "planted"
+    folder.mkdir()
+    library = compile_c("#include <unistd.h>\n" + PLANTED, "-shared", "-fPIC", name="planted.so")
+    for name in ("libgpufeed-engine.so", "libgfenv.so", "libgfhwloc.so", "libgfnuma.so", "libgfjansson.so"):
+        shutil.copy(library, folder / name)
+    return folder
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The library with its engine and the private libraries in one folder, as it is installed."""
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    for path in (PRELOAD, BUILD / "src" / "engine" / "libgpufeed-engine.so", *PRIVATE.glob("libg*.so")):
+        shutil.copy(path, folder)
+    return folder / PRELOAD.name
+
+
+@pytest.mark.parametrize("search", ["{sim}:", ":{sim}", "{sim}::/usr/lib", "{sim}:.", "{planted}:{sim}"])
+def test_engine_is_beside_the_library(run, planted, installed, tmp_path, search):
+    search = search.format(sim=SIM_DIR, planted=planted)
+    done = run(sys.executable, "-c", COPIES, preload=False, cwd=planted, LD_PRELOAD=installed, LD_LIBRARY_PATH=search,
+               GPUFEED_REPORT=tmp_path / "report.json")
+    assert done.returncode == 0 and "PLANTED" not in done.stderr and (tmp_path / "report.json").exists(), done.stderr
+
+
+@pytest.mark.parametrize("search", ["{sim}:", "{sim}:."])
+def test_engine_that_is_elsewhere(run, planted, search):
+    """In a build tree, the engine is in another folder, and the loader searches for it."""
+    done = run(sys.executable, "-c", COPIES, cwd=planted, LD_LIBRARY_PATH=search.format(sim=SIM_DIR))
+    assert done.returncode == 0 and "PLANTED" not in done.stderr, done.stderr
+    assert done.stderr.count("LD_LIBRARY_PATH names the working directory") == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("words", [["topo"], ["--version"], ["doctor", "--json"]])
+def test_private_libraries_of_the_command(planted, words):
+    done = subprocess.run([COMMAND, *words], cwd=planted, env={"LD_LIBRARY_PATH": ":"}, capture_output=True, text=True, timeout=60, check=False)
+    assert "PLANTED" not in done.stderr and done.returncode in (0, 1), done
