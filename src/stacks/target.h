@@ -29,8 +29,9 @@ struct gf_target {
 /*
  * Stops all threads of a process, also threads that start during the call, and describes them.
  * Waits a limited time; a thread in an uninterruptible wait keeps running. Returns 0 or an errno:
- * ESRCH if the process does not exist, EPERM if none of its threads may be traced, ENOMEM. The caller calls gf_target_release in every case. Must be called on the thread
- * that later reads the process's memory and registers.
+ * ESRCH if the process does not exist, EPERM if none of its threads may be traced, ENOMEM. The
+ * caller calls gf_target_release in every case. Must be called on the thread that later reads the
+ * process's memory and registers.
  */
 int gf_target_stop(struct gf_target *target, pid_t pid);
 
