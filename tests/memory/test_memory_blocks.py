@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large blocks are correct: content, zeroes, alignment, errno, forks, threads that end, limits."""
+import pytest
+from memorykit import LIBRARY, PROCESSES, finish, scaled, start
+
+SECONDS = scaled(120, 4)
+EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
+IN_ENGINE = ["parts", "zero", "forks", "registered"]
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_random_calls(programs, threads, process):
+    """Fails with one line that names the first wrong byte."""
+    process = start(programs("torture"), SECONDS, threads, scaled(7, 3), 24, env={**PROCESSES[process], **LIBRARY})
+    code, out, err = finish(process, timeout=SECONDS + 100)
+    assert code == 0, (code, out, err)
+
+
+def compare(program, kind, process):
+    env = PROCESSES[process]
+    code, native, err = finish(start(program, kind, env=env))
+    assert code == 0, (code, native, err)
+    code, ours, err = finish(start(program, kind, env={**env, **LIBRARY}), timeout=100)
+    assert code == 0 and ours.splitlines()[-1:] == native.splitlines()[-1:], (code, ours, err)
+
+
+@pytest.mark.parametrize("kind", EDGES)
+def test_edges(programs, kind):
+    compare(programs("edges"), kind, "plain")
+
+
+@pytest.mark.parametrize("kind", IN_ENGINE)
+def test_edges_with_an_engine(programs, kind):
+    """Such a process keeps up to 64 MiB, so blocks are reused."""
+    compare(programs("edges"), kind, "engine")
