@@ -38,22 +38,42 @@ struct python {
 
 struct counts {
     uint32_t python, native;
+    bool python_cut, native_cut;
 };
+
+/* Reads the frames of all of the thread's states, of which it has one in each interpreter. */
+static size_t read_python(const struct gf_python_threads *python, struct gf_target *target, size_t i,
+                          struct gf_pystack_frame *ret, size_t max)
+{
+    const struct gf_pystack_memory memory = {gf_target_read, target};
+    size_t count = 0;
+
+    for (size_t k = 0; k < python->count && count < max; k++)
+        if (python->states[k].thread == i)
+            count += gf_pystack_frames(python->layout, &memory, python->states[k].state,
+                                       ret + count, max - count);
+    return count;
+}
+
+static uint32_t cut(size_t count, bool *ret_cut)
+{
+    *ret_cut = count > GF_COLLECT_FRAMES;
+    return (uint32_t)gf_min(count, (size_t)GF_COLLECT_FRAMES);
+}
 
 static void write_stack(FILE *out, const struct gf_python_threads *python, struct gf_target *target,
                         struct gf_native_unwinder *unwinder, size_t i)
 {
-    static struct gf_pystack_frame frames[GF_COLLECT_FRAMES];
-    static uintptr_t native[GF_COLLECT_FRAMES];
-    const struct gf_pystack_memory memory = {gf_target_read, target};
-    struct counts counts = {0, 0};
+    static struct gf_pystack_frame frames[GF_COLLECT_FRAMES + 1];
+    static uintptr_t native[GF_COLLECT_FRAMES + 1];
+    const struct gf_target_thread *thread = &target->threads[i];
+    struct counts counts = {.python = 0};
 
-    if (python->states && python->states[i])
-        counts.python = (uint32_t)gf_pystack_frames(python->layout, &memory, python->states[i],
-                                                    frames, GF_COLLECT_FRAMES);
-    if (target->threads[i].stopped)
-        counts.native =
-            (uint32_t)gf_native_frames(unwinder, target->threads[i].tid, native, GF_COLLECT_FRAMES);
+    counts.python = cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)),
+                        &counts.python_cut);
+    if (thread->stopped)
+        counts.native = cut(gf_native_frames(unwinder, thread->tid, native, GF_ARRAY_LEN(native)),
+                            &counts.native_cut);
     fwrite(&counts, sizeof(counts), 1, out);
     fwrite(frames, sizeof(*frames), counts.python, out);
     fwrite(native, sizeof(*native), counts.native, out);
@@ -130,6 +150,8 @@ static bool read_frames(FILE *in, struct gf_stack *stack)
         return false;
     stack->python_count = counts.python;
     stack->native_count = counts.native;
+    stack->python_cut = counts.python_cut;
+    stack->native_cut = counts.native_cut;
     stack->read = true;
     return true;
 }

@@ -19,6 +19,7 @@ struct gf_stack {
     struct gf_pystack_frame *python;
     uintptr_t *native;
     uint32_t python_count, native_count;
+    bool python_cut, native_cut; /* there are more frames, which were not read */
 };
 
 struct gf_collected {

@@ -229,8 +229,7 @@ static void libc_allocates(void)
     const int length = asprintf(&text, "%s %s %d", copy, part, 42);
     char two_lines[] = "first\nsecond line\n";
     FILE *stream = fmemopen(two_lines, 18, "r");
-    getline(&line, &size, stream);
-    getline(&line, &size, stream);
+    const ssize_t first = getline(&line, &size, stream), second = getline(&line, &size, stream);
     fclose(stream);
     char *memory = NULL;
     size_t written = 0;
@@ -238,7 +237,8 @@ static void libc_allocates(void)
     for (int i = 0; i < 10000; i++)
         fprintf(stream, "%d ", i);
     fclose(stream);
-    printf("%s %s %s %d %s%zu %s\n", copy, part, text, length, line, written, path);
+    printf("%s %s %s %d %zd %zd %s%zu %s\n", copy, part, text, length, first, second, line, written,
+           path);
     free(copy), free(part), free(text), free(line), free(memory), free(path);
     void *cwd = getcwd(NULL, 0);
     errno = 77;
