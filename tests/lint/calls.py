@@ -52,6 +52,7 @@ PERMITTED = {
     "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
     "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
     "src/os/take_file.c": {"descriptors": "on threads with a descriptor table of their own"},
+    "src/preload/heap/callouts/big_map.c": {"pages": "new mappings, growth in place and flags take none away; monitored_call.c announces the rest"},
     "src/preload/heap/callouts/jemalloc_profile.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
     "src/preload/heap/callouts/jemalloc_sys.c": {"pages": "the heap's calls; monitored_call.c announces them"},
     "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},
