@@ -13,6 +13,8 @@
  *   joined    the same, the threads end
  *   locked    blocks of page-locked memory, freed without munlock (DeepSpeed's pinned buffers)
  *   grown     a block that realloc grew
+ *   loop      batches of MIB in blocks of 1 MiB, ten times, beside 3 * MIB that stay
+ *   larger    the same in one block
  */
 #include "program.h"
 
@@ -78,6 +80,18 @@ static void locked(size_t total)
     malloc_trim(0);
 }
 
+static void beside_live(size_t size, int one)
+{
+    static char *live[4096];
+    for (size_t i = 0; i < 3 * size / MIB && i < 4096; i++)
+        live[i] = touched(MIB);
+    for (int i = 0; i < 10; i++)
+        if (one)
+            free(touched(size));
+        else
+            many(size, MIB, 0);
+}
+
 static int use(const char *kind, size_t size)
 {
     if (strcmp(kind, "block") == 0)
@@ -97,6 +111,8 @@ static int use(const char *kind, size_t size)
     else if (strcmp(kind, "threads") == 0 || strcmp(kind, "turns") == 0 ||
              strcmp(kind, "joined") == 0)
         in_threads(size, kind);
+    else if (strcmp(kind, "loop") == 0 || strcmp(kind, "larger") == 0)
+        beside_live(size, kind[1] == 'a');
     else if (strcmp(kind, "locked") == 0)
         locked(size);
     else if (strcmp(kind, "grown") == 0) {

@@ -15,7 +15,7 @@ THREADS_MIB = scaled(1300, 256)
 # program, kind, whether it answers a request a second
 ROWS = {"plain": [("held", "block", 1), ("held", "block", 0), ("held", "batches", 1), ("held", "small", 0), ("held", "small", 1),
                   ("held", "middle", 0), ("held", "medium", 0), ("held", "threads", 0), ("held", "turns", 0), ("held", "joined", 0),
-                  ("held", "grown", 0), ("held", "locked", 0), ("held.py", "bytes", 1), ("held.py", "strings", 1), ("held.py", "lines", 1),
+                  ("held", "grown", 0), ("held", "locked", 0), ("held", "loop", 0), ("held", "larger", 0), ("held.py", "bytes", 1), ("held.py", "strings", 1), ("held.py", "lines", 1),
                   ("held.py", "dicts", 1), ("held.py", "burst", 0), ("held.py", "burst", 1), ("held.py", "pool", 0)],
         "engine": [("held", "block", 0), ("held", "middle", 0), ("held", "medium", 0), ("held.py", "bytes", 0), ("held.py", "bytes", 1)]}
 AT_ONCE = 1 if FULL else 9  # rows, each with three programs

@@ -19,3 +19,12 @@ def test_a_sleeping_worker_holds_little(programs, block, rounds, process):
     ours = measure(programs("workers"), *words, env={**env, **LIBRARY})["held"]
     print(f"MEASURED workers {words} {process}: {ours} of {bound}")
     assert ours <= bound
+
+
+@pytest.mark.parametrize("block", BLOCK_KIB)
+def test_a_worker_of_a_parent_with_much_live_memory(programs, block):
+    """As servers that load their data before they fork: what the parent uses earns the workers nothing."""
+    words = (20, MIB["plain"] * 2, block, 10, 1, 1, scaled(1000, 200))
+    ours = measure(programs("workers"), *words, env=LIBRARY)["held"]
+    print(f"MEASURED workers {words}: {ours} of 8")
+    assert ours <= 8

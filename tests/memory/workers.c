@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workers COUNT MIB BLOCK_KIB ROUNDS SECONDS FINAL_MIB: forks COUNT workers. Each fills and frees MIB in blocks of
+ * workers COUNT MIB BLOCK_KIB ROUNDS SECONDS FINAL_MIB [LIVE_MIB]: uses LIVE_MIB, and forks COUNT workers. Each fills and frees MIB in blocks of
  * BLOCK_KIB, ROUNDS times, and sleeps. After SECONDS the parent prints the largest private memory of a worker and uses
  * FINAL_MIB. It fails if the kernel killed a worker.
  */
@@ -37,12 +37,13 @@ static double private_mib(pid_t pid)
 int main(int argc, char **argv)
 {
     pid_t worker[MOST];
-    int ready[2], count = argc == 7 ? atoi(argv[1]) : 0;
+    int ready[2], count = argc >= 7 ? atoi(argv[1]) : 0;
     double largest = 0;
     char byte = 0;
     if (count < 1 || count > MOST || pipe(ready))
         return 2;
     start_engine_if_asked();
+    char *volatile live = touched(argc > 7 ? (size_t)atoi(argv[7]) * MIB : 1);
     for (int i = 0; i < count; i++)
         if ((worker[i] = fork()) == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -63,6 +64,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         kill(worker[i], SIGKILL);
     free(last);
+    free(live);
     put_result(largest);
     return 0;
 }
