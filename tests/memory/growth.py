@@ -125,7 +125,7 @@ def by_arrays():
 def by_pairs():
     """Two arrays of varying size are alive, as in a worker whose memory a supervisor watches."""
     import numpy
-    for number in range(30):
+    for number in range(14):
         first = numpy.ones((SIZE >> 2) + (number * 37 % 80) * (SIZE // 320), numpy.uint8)
         second = first + 1
         del first, second

@@ -3,7 +3,7 @@
 import pytest
 from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 
-SECONDS = scaled(120, 4)
+SECONDS = scaled(120, 3)
 EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
 IN_ENGINE = ["parts", "zero", "forks", "registered"]
 

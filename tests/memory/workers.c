@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workers COUNT MIB BLOCK_KIB ROUNDS SECONDS FINAL_MIB [LIVE_MIB]: uses LIVE_MIB, and forks COUNT workers. Each fills and frees MIB in blocks of
- * BLOCK_KIB, ROUNDS times, and sleeps. After SECONDS the parent prints the largest private memory of a worker and uses
- * FINAL_MIB. It fails if the kernel killed a worker.
+ * workers COUNT MIB BLOCK_KIB ROUNDS SECONDS FINAL_MIB [LIVE_MIB]: uses LIVE_MIB, and forks COUNT workers. Each fills
+ * and frees MIB in blocks of BLOCK_KIB, ROUNDS times, and sleeps. After SECONDS the parent prints the largest private
+ * memory of a worker and uses FINAL_MIB. It fails if the kernel killed a worker.
  */
 #include "program.h"
 
