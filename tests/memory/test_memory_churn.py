@@ -4,7 +4,7 @@ import pytest
 from memorykit import LIBRARY, MORE, PROCESSES, measure, measure_natively, needs_jemalloc, peak_bound, scaled
 
 pytestmark = needs_jemalloc
-ROWS = {"joined": (800, scaled(40, 5)), "passed": (800, scaled(40, 5)), "children": (4, 6)}
+ROWS = {"joined": (800, scaled(40, 10)), "passed": (800, scaled(40, 10)), "children": (4, 6)}
 RISE = 16  # MiB that a program may hold more at the end than after half of the rounds
 
 
