@@ -44,6 +44,16 @@ enum gf_work {
 };
 
 /*
+ * The stream's calls with visible results: those that the program may look at in its own memory
+ * without a call, such as copies to page-locked memory and host functions. `made` counts these calls,
+ * after the driver's call. `seen` is the value that `made` had before a wait for the stream. So if
+ * both are equal, the program may know all results (GPUFEED_ASYNC).
+ */
+struct gf_visible {
+    _Atomic uint32_t made, seen;
+};
+
+/*
  * A stream that has its own handle. Work of the legacy stream is recorded in
  * gf_submit_table.legacy_work, and work of per-thread streams in gf_submitter.own_work.
  */
@@ -58,6 +68,7 @@ struct gf_stream_slot {
     _Atomic int device;
     /* True for a blocking stream. A query of the legacy stream then includes this stream's work. */
     _Atomic bool blocking;
+    struct gf_visible visible;
 };
 
 /*
@@ -91,6 +102,8 @@ struct gf_submitter {
     _Atomic(uintptr_t) stream;
     /* The context of the copy that the thread is inside; 0: it is unknown. */
     _Atomic(uintptr_t) context;
+    /* Of the thread's per-thread streams; unused in shared records. */
+    struct gf_visible own_visible;
 };
 
 /* A context whose streams the sampler queries. */
@@ -125,6 +138,7 @@ struct gf_submit_table {
     _Atomic unsigned holds;
     /* Kinds of work in all legacy streams, as in gf_stream_slot.work. */
     _Atomic unsigned legacy_work;
+    struct gf_visible legacy_visible;
     /*
      * The stream of the sampler's present query, or the context whose legacy stream it queries; 0:
      * none. A Dekker-style handshake: before each query, the sampler stores `asking`, then checks

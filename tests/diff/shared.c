@@ -5,7 +5,7 @@
  * gate: as soon as the stream is busy, the other thread puts a host function on it that waits until
  * the copy's call has returned. holds, holds-back: the other thread submits while it holds a lock
  * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
- * early BYTES: whether an asynchronous copy returns before the stream's earlier work has ended.
+ * early BYTES WORK: whether an asynchronous copy returns before the stream's earlier work has ended.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
  */
 #include "kit.h"
@@ -147,18 +147,61 @@ static void holds(bool to_host)
 
 /* early */
 
-static void early(size_t bytes)
-{
-    volatile uint32_t *const value = kit_pinned(4);
-    unsigned old = 0;
+static volatile uint32_t *value; /* page-locked */
 
+static void count(void *unused)
+{
+    (void)unused;
+    (*value)++;
+}
+
+/*
+ * Puts work with a visible result on the stream: after it, *value is i. With "kernel", no result is
+ * visible.
+ */
+static void submit_work(const char *work, uint32_t i, CUevent event)
+{
+    void *const to = (void *)(uintptr_t)value;
+    const CUDA_MEMCPY2D block = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .srcDevice = small,
+                                 .dstMemoryType = CU_MEMORYTYPE_HOST,
+                                 .dstHost = to,
+                                 .WidthInBytes = 4,
+                                 .Height = 1};
+
+    MUST(cu.cuMemsetD32Async(small, i, 1, stream));
+    launch();
+    if (strcmp(work, "copy") == 0)
+        MUST(cu.cuMemcpyDtoHAsync_v2(to, small, 4, stream));
+    else if (strcmp(work, "any") == 0)
+        MUST(cu.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, small, 4, stream));
+    else if (strcmp(work, "block") == 0)
+        MUST(cu.cuMemcpy2DAsync_v2(&block, stream));
+    else if (strcmp(work, "function") == 0)
+        MUST(cu.cuLaunchHostFunc(stream, count, NULL));
+    MUST(cu.cuEventRecord(event, stream));
+}
+
+/* synced: the program waits for the visible results of each round itself. */
+static void early(size_t bytes, const char *work, bool synced)
+{
+    unsigned old = 0;
+    CUevent event;
+
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    value = kit_pinned(4);
     spin_ns = 3000000;
     for (unsigned i = 1; i <= 40; i++) {
-        MUST(cu.cuMemsetD32Async(small, i, 1, stream));
-        launch();
-        MUST(cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)value, small, 4, stream));
+        submit_work(work, i, event);
+        if (synced) {
+            MUST(cu.cuStreamSynchronize(stream));
+            launch();
+            MUST(cu.cuEventRecord(event, stream));
+        }
         MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
-        old += *value != i;
+        old += cu.cuEventQuery(event) != CUDA_SUCCESS;
+        if (strcmp(work, "kernel") != 0 && cu.cuEventQuery(event) == CUDA_SUCCESS)
+            WANT(*value == i);
     }
     MUST(cu.cuStreamSynchronize(stream));
     puts(old == 0 ? "always waits" : old >= 36 ? "does not wait" : "waits sometimes");
@@ -221,8 +264,8 @@ int main(int argc, char **argv)
         holds(false);
     else if (strcmp(argv[1], "holds-back") == 0)
         holds(true);
-    else if (strcmp(argv[1], "early") == 0 && argc == 3)
-        early(strtoul(argv[2], NULL, 10));
+    else if (strcmp(argv[1], "early") == 0 && argc >= 4)
+        early(strtoul(argv[2], NULL, 10), argv[3], argc == 5);
     else if (strcmp(argv[1], "queue") == 0)
         queue();
     else

@@ -196,7 +196,7 @@ MUTANTS = {
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),
     "faults_in_driver": shared("holds"),
-    "queues_always": shared("early", str(16 << 20), GPUFEED_STAGE_RING=256 << 20),
+    "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
 }
 
 

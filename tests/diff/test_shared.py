@@ -35,15 +35,19 @@ def test_natively(run, streams):
 @pytest.mark.parametrize("preload", [False, True])
 @pytest.mark.parametrize("case, expected", [
     ("gate", ""), ("holds", ""), ("holds-back", ""), ("queue", "a copy waits for the kernels before it\n"),
-    ("early 1048576", "does not wait\n"), ("early 2097152", "does not wait\n"), ("early 2097153", "always waits\n"),
-    ("early 16777216", "always waits\n")])
+    ("early 1048576 copy", "does not wait\n"), ("early 2097152 copy", "does not wait\n"), ("early 2097153 copy", "always waits\n"),
+    ("early 16777216 copy", "always waits\n"), ("early 16777216 any", "always waits\n"), ("early 16777216 block", "always waits\n"),
+    ("early 16777216 function", "always waits\n")])
 def test_two_threads(run, case, expected, preload):
     done = run(APPS / "shared", *case.split(), sim=True, preload=preload, GPUFEED_STAGE_RING=8 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, expected + "done\n"), (done.stdout, done.stderr)
 
 
-def test_a_queued_copy_does_not_wait(run):
-    done = run(APPS / "shared", "early", 16 << 20, sim=True, GPUFEED_ASYNC="queue", GPUFEED_STAGE_RING=256 << 20,
+@pytest.mark.parametrize("mode, case, waits", [
+    ("auto", "kernel", False), ("auto", "copy synced", False), ("auto", "copy", True), ("driver", "kernel", True), ("queue", "copy", False)])
+def test_which_asynchronous_copies_wait(run, mode, case, waits):
+    """By default a copy waits only for results that the program may look at without a call."""
+    done = run(APPS / "shared", "early", 16 << 20, *case.split(), sim=True, GPUFEED_ASYNC=mode, GPUFEED_STAGE_RING=256 << 20,
                **STAGED)
     # the ring grows during the first copies, which wait
-    assert done.returncode == 0 and "always waits" not in done.stdout, (done.stdout, done.stderr)
+    assert done.returncode == 0 and ("always waits" in done.stdout) == waits, (done.stdout, done.stderr)

@@ -48,6 +48,9 @@ static struct gf_stream_slot *take_slot(CUstream stream, const struct gf_stream_
             !gf_cas_acquire(&slot->stream, &none, GF_SUBMIT_FILLING))
             continue;
         gf_store_relaxed(&slot->work, 0);
+        /* The stream may have got work before it was listed. */
+        gf_store_relaxed(&slot->visible.seen, 0);
+        gf_store_relaxed(&slot->visible.made, 1);
         fill_slot(slot, facts);
         const size_t number = (size_t)(slot - gf_submissions.slots);
         atomic_fetch_or(&gf_submissions.listed[number / 64], UINT64_C(1) << number % 64);
@@ -67,6 +70,23 @@ struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *
             return slot;
     }
     return facts(stream, &found) ? take_slot(stream, &found) : NULL;
+}
+
+struct gf_visible *gf_submissions_visible(CUstream stream)
+{
+    const unsigned set = gf_thread.counters;
+
+    if (stream == CU_STREAM_LEGACY)
+        return &gf_submissions.legacy_visible;
+    if (stream == CU_STREAM_PER_THREAD)
+        return set && set <= GF_SUBMITTERS_OWN ? &gf_submissions.submitters[set - 1].own_visible
+                                               : NULL;
+    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
+        struct gf_stream_slot *slot = probe_slot(stream, i);
+        if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
+            return &slot->visible;
+    }
+    return NULL;
 }
 
 bool gf_submissions_list_context(CUcontext context, int device)

@@ -5,6 +5,7 @@
  */
 #include "engine/transfer/copy/h2d.h"
 
+#include "engine/transfer/context/visible.h"
 #include "engine/transfer/context/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/order.h"
@@ -183,11 +184,20 @@ static enum gf_bypass h2d_stage_single(const struct gf_stage_request *request,
     return reason == gf_bypass_full ? h2d_stage_later(request, ret) : reason;
 }
 
-/* Whether the driver's call for this copy would wait for the earlier work of the stream. */
-static bool h2d_waits(const struct gf_copy_call *call)
+/*
+ * Whether the copy waits for the earlier work of the stream. The driver's call would do so for
+ * synchronous copies, and for those of more than GF_TUNE_ASYNC_NOWAIT.
+ */
+static bool h2d_waits(const struct gf_copy_call *call, struct gf_visible_mark *ret_mark)
 {
-    return !call->async || (gf_setup.options->async == gf_async_driver &&
-                            call->bytes > GF_TUNE_ASYNC_NOWAIT && !GF_MUTATED(queues_always));
+    const bool pending = gf_visible_is_pending(call->stream, ret_mark);
+
+    if (!call->async)
+        return true;
+    if (call->bytes <= GF_TUNE_ASYNC_NOWAIT || GF_MUTATED(queues_always))
+        return false;
+    return gf_setup.options->async == gf_async_driver ||
+           (gf_setup.options->async == gf_async_auto && pending);
 }
 
 static enum gf_bypass h2d_stage_asynchronous(const struct gf_stage_request *request,
@@ -214,12 +224,15 @@ static enum gf_bypass h2d_stage_asynchronous(const struct gf_stage_request *requ
 
 enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
-    const bool async = request->call->async, waits = h2d_waits(request->call);
+    struct gf_visible_mark mark;
+    const bool async = request->call->async, waits = h2d_waits(request->call, &mark);
     enum gf_order order;
     const enum gf_bypass unstaged = gf_order_choose(request, waits, ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;
+    if (order != gf_order_queued)
+        gf_visible_waited(&mark);
     ret->stream_was_idle = order != gf_order_queued;
     /*
      * On a GPU that accesses pageable memory directly, the stream's work may itself write the

@@ -81,11 +81,18 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
     return result;
 }
 
+/* Called after an asynchronous copy, whose destination may be page-locked memory of the program. */
+static inline CUresult gf_copy_is_visible(const struct gf_copy_call *call, CUresult result)
+{
+    return call->way == gf_copy_h2d ? result : gf_submit_visible(call->stream, result);
+}
+
 /*
  * These macros wrap a copy, and record that it was submitted. Only a blocking copy waits, so only
  * blocking copies are timed.
  */
-#define GF_RUN_ASYNC(symbol, call, copy) GF_SUBMIT((call).stream, gf_work_copy, copy)
+#define GF_RUN_ASYNC(symbol, call, copy)                                                           \
+    gf_copy_is_visible(&(call), GF_SUBMIT((call).stream, gf_work_copy, copy))
 #define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
     GF_SUBMIT((call).stream, gf_work_copy,                                                         \
               GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes,                               \

@@ -209,8 +209,9 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         if (!entry.v1)                                                                             \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const CUstream stream = hStream ? hStream : null_stream;                                   \
-        return GF_SUBMIT(stream, gf_work_copy,                                                     \
-                         copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx, stream));            \
+        return gf_submit_visible(                                                                  \
+            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
+                              copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx, stream)));      \
     }                                                                                              \
     GF_ENTRY(symbol)
 
@@ -222,8 +223,9 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         if (!entry.v2)                                                                             \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         const CUstream stream = hStream ? hStream : null_stream;                                   \
-        return GF_SUBMIT(stream, gf_work_copy,                                                     \
-                         copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, stream));               \
+        return gf_submit_visible(                                                                  \
+            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
+                              copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, stream)));         \
     }                                                                                              \
     GF_ENTRY(symbol)
 

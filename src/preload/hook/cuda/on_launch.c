@@ -22,12 +22,14 @@
         (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),           \
         (config, f, kernelParams, extra))
 #define HOST_FUNCTION(symbol, null_stream)                                                         \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
-                   (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData))
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
+                           (CUstream hStream, CUhostFn fn, void *userData),                        \
+                           (hStream, fn, userData))
 #define CALLBACK(symbol, null_stream)                                                              \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
-                   (CUstream hStream, CUstreamCallback callback, void *userData, unsigned flags),  \
-                   (hStream, callback, userData, flags))
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
+        symbol, hStream, null_stream, gf_work_kernel,                                              \
+        (CUstream hStream, CUstreamCallback callback, void *userData, unsigned flags),             \
+        (hStream, callback, userData, flags))
 #define GRAPH(symbol, null_stream)                                                                 \
     CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
     {                                                                                              \

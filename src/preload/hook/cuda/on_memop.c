@@ -3,13 +3,13 @@
 #include "preload/hook/cuda/submit.h"
 
 #define VALUE(symbol, null_stream, type)                                                           \
-    GF_SUBMIT_HOOK(symbol, stream, null_stream, gf_work_kernel,                                    \
-                   (CUstream stream, CUdeviceptr addr, type value, unsigned flags),                \
-                   (stream, addr, value, flags))
+    GF_SUBMIT_VISIBLE_HOOK(symbol, stream, null_stream, gf_work_kernel,                            \
+                           (CUstream stream, CUdeviceptr addr, type value, unsigned flags),        \
+                           (stream, addr, value, flags))
 #define VALUE_32(symbol, null_stream) VALUE(symbol, null_stream, cuuint32_t)
 #define VALUE_64(symbol, null_stream) VALUE(symbol, null_stream, cuuint64_t)
 #define OPERATIONS(symbol, null_stream)                                                            \
-    GF_SUBMIT_HOOK(                                                                                \
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
         symbol, stream, null_stream, gf_work_kernel,                                               \
         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *paramArray, unsigned flags),   \
         (stream, count, paramArray, flags))

@@ -8,7 +8,7 @@
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         struct gf_copy_offload offload;                                                            \
-        struct gf_copy_call call = {.async = is_async, .stream = on};                              \
+        struct gf_copy_call call = {gf_copy_any, is_async, .stream = on};                          \
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \

@@ -70,17 +70,28 @@ static CUresult forget_copy(CUresult result)
     return result;
 }
 
+/* After a wait for a stream, the program knows the results that were visible before (`made`). */
+static CUresult saw_visible(struct gf_visible *visible, uint32_t made, CUresult result)
+{
+    if (visible && result == CUDA_SUCCESS)
+        gf_store_relaxed(&visible->seen, made);
+    return result;
+}
+
 /* The log uses the same name for both stream flavours. */
 #define STREAM_WAIT(symbol, null_stream)                                                           \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
     {                                                                                              \
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        expect_copy(hStream ? hStream : null_stream);                                              \
-        return forget_copy(GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,               \
-                                     gf_stream_is_idle(hStream ? hStream : null_stream),           \
-                                     real(hStream)));                                              \
+        struct gf_visible *visible = gf_submissions_visible(stream);                               \
+        const uint32_t made = visible ? gf_load_acquire(&visible->made) : 0;                       \
+        expect_copy(stream);                                                                       \
+        return saw_visible(visible, made,                                                          \
+                           forget_copy(GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,   \
+                                                 gf_stream_is_idle(stream), real(hStream))));      \
     }                                                                                              \
     GF_ENTRY(symbol)
 

@@ -115,6 +115,16 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         submitted_;                                                                                \
     })
 
+/* Called after a call with visible results (struct gf_visible) was submitted. */
+static inline CUresult gf_submit_visible(CUstream stream, CUresult result)
+{
+    struct gf_visible *visible =
+        gf_submissions_on() && !gf_thread.guard ? gf_submissions_visible(stream) : NULL;
+    if (visible)
+        gf_add_release(&visible->made, 1);
+    return result;
+}
+
 /*
  * Wraps a call that puts something other than work on a stream, such as an event. GPU time does not
  * count it.
@@ -142,6 +152,18 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         return GF_SUBMIT((of) ? (of) : (null_stream), work, real arguments);                       \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+/* The same for a call with visible results. */
+#define GF_SUBMIT_VISIBLE_HOOK(symbol, of, null_stream, work, parameters, arguments)               \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        const CUstream stream_ = (of) ? (of) : (null_stream);                                      \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return gf_submit_visible(stream_, GF_SUBMIT(stream_, work, real arguments));               \
     }                                                                                              \
     GF_ENTRY(symbol)
 
