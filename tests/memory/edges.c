@@ -440,12 +440,14 @@ static void signals(void)
 {
     const struct itimerval often = {{0, 700}, {0, 700}}, never = {{0, 0}, {0, 0}};
     uint64_t seed = 1;
+    free(touched(1));
+    on_signal(0); /* so that the library has started */
     signal(SIGALRM, on_signal);
     setitimer(ITIMER_REAL, &often, NULL);
     for (int i = 0; i < 4000 && forked < 300; i++) {
-        char *block = malloc(3 * MIB + chance(&seed) % (6 * MIB));
+        char *block = malloc(3 * MIB + chance(&seed) % (12 * MIB));
         block[5] = 1;
-        block = realloc(block, 4 * MIB + chance(&seed) % (9 * MIB));
+        block = realloc(block, 4 * MIB + chance(&seed) % (20 * MIB));
         free(block);
         free(touched(chance(&seed) % (300 << 10)));
     }
