@@ -42,8 +42,8 @@ struct counts {
 };
 
 /* Reads the frames of all of the thread's states, of which it has one in each interpreter. */
-static size_t read_python(const struct gf_python_threads *python, struct gf_target *target, size_t i,
-                          struct gf_pystack_frame *ret, size_t max)
+static size_t read_python(const struct gf_python_threads *python, struct gf_target *target,
+                          size_t i, struct gf_pystack_frame *ret, size_t max)
 {
     const struct gf_pystack_memory memory = {gf_target_read, target};
     size_t count = 0;
@@ -69,8 +69,8 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
     const struct gf_target_thread *thread = &target->threads[i];
     struct counts counts = {.python = 0};
 
-    counts.python = cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)),
-                        &counts.python_cut);
+    counts.python =
+        cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)), &counts.python_cut);
     if (thread->stopped)
         counts.native = cut(gf_native_frames(unwinder, thread->tid, native, GF_ARRAY_LEN(native)),
                             &counts.native_cut);

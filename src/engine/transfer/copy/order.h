@@ -24,9 +24,9 @@ enum gf_order {
 /*
  * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work. Then this
  * function waits for it, too, but only for GF_TUNE_SHARED_WAIT_NS if other threads use the stream,
- * and the result may then be gf_order_queued. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the ring. Returns
- * the same as gf_pipeline_await_stream. If the copy holds the stream already, the result is
- * gf_order_cut at once.
+ * and the result may then be gf_order_queued. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes
+ * no memory of the ring. Returns the same as gf_pipeline_await_stream. If the copy holds the stream
+ * already, the result is gf_order_cut at once.
  */
 enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
                                struct gf_stage_result *ret, enum gf_order *ret_order);
