@@ -8,12 +8,15 @@
 bool gf_name_is_internal(const char *name)
 {
     static const char *const service[] = {"GPUFEED_SERVICE_", "GPUFEED_PORT_"};
+    static const char *const whole[] = {GF_NAME_BOUND, GF_NAME_ENGINE, GF_NAME_RUN, "GPUFEED_PORT"};
 
     for (size_t i = 0; i < GF_ARRAY_LEN(service); i++)
         if (strncmp(name, service[i], strlen(service[i])) == 0)
             return true;
-    return strcmp(name, GF_NAME_BOUND) == 0 || strcmp(name, GF_NAME_RUN) == 0 ||
-           strcmp(name, "GPUFEED_PORT") == 0;
+    for (size_t i = 0; i < GF_ARRAY_LEN(whole); i++)
+        if (strcmp(name, whole[i]) == 0)
+            return true;
+    return false;
 }
 
 const char *gf_name_split(const char *entry, char *name, size_t size)

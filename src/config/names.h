@@ -13,14 +13,20 @@
 #define GF_NAME_BOUND "GPUFEED_BOUND"
 
 /*
+ * A process with an engine passes its process id to its children in this variable. The heap of such a
+ * child may keep as much freed memory as the heap of a forked child.
+ */
+#define GF_NAME_ENGINE "GPUFEED_ENGINE"
+
+/*
  * `gpufeed run` sets this variable to its process id, which the program keeps. So the library knows
  * which process is the one that `gpufeed run` started.
  */
 #define GF_NAME_RUN "GPUFEED_RUN"
 
 /*
- * Whether the variable is GPUFEED_BOUND or GPUFEED_RUN, or one of those that Kubernetes sets in every pod for a
- * service named gpufeed. Such a variable is neither an option nor a mistake.
+ * Whether the variable is one of the names above, or one of those that Kubernetes sets in every pod
+ * for a service named gpufeed. Such a variable is neither an option nor a mistake.
  */
 bool gf_name_is_internal(const char *name);
 

@@ -97,6 +97,7 @@ static void complains_once_and_clearly(void **state)
     char *env[] = {"GPUFEED_BIND=both",
                    "GPUFEED_BNID=node",
                    "GPUFEED_BOUND=x",
+                   "GPUFEED_ENGINE=1",
                    "GPUFEED_ZZZZZZZZ=1",
                    "GPUFEED_VERBOSE=",
                    "GPUFEED_STAGE_MIN=1K",
@@ -309,6 +310,7 @@ static void rejects_what_it_complains_about(void **state)
     assert_true(gf_validate_rejects("GPUFEED="));
     assert_false(gf_validate_rejects("GPUFEED_BIND=node"));
     assert_false(gf_validate_rejects("GPUFEED_BOUND=x"));
+    assert_false(gf_validate_rejects("GPUFEED_ENGINE=1"));
     assert_false(gf_validate_rejects("GPUFEEDER=x"));
     assert_false(gf_validate_rejects("GPUFEED_SERVICE_HOST=10.0.0.1"));
     assert_false(gf_validate_rejects("GPUFEED_PORT=tcp://10.0.0.1:80"));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static const char entry_prefix[] = GF_NAME_BOUND "=";
+static const char engine_prefix[] = GF_NAME_ENGINE "=";
 
 static const struct {
     int policy;
@@ -132,15 +133,15 @@ int gf_hint_parse(const char *value, struct gf_hint *ret)
     return error;
 }
 
-static bool is_ours(const char *entry)
+static bool begins(const char *entry, const char *prefix)
 {
-    return strncmp(entry, entry_prefix, sizeof(entry_prefix) - 1) == 0;
+    return strncmp(entry, prefix, strlen(prefix)) == 0;
 }
 
 int gf_hint_read(char *const *envp, struct gf_hint *ret)
 {
     for (; envp && *envp; envp++)
-        if (is_ours(*envp))
+        if (begins(*envp, entry_prefix))
             return gf_hint_parse(*envp + sizeof(entry_prefix) - 1, ret);
     return -ENOENT;
 }
@@ -154,17 +155,17 @@ static size_t count_entries(char *const *envp)
 }
 
 /*
- * Returns a copy of envp without GPUFEED_BOUND, plus `entry` if it is not NULL. Returns NULL if
- * memory is exhausted.
+ * Returns a copy of envp without the entry that has this prefix, plus `entry` if it is not NULL.
+ * Returns NULL if memory is exhausted.
  */
-static char **copy_environment(char *const *envp, size_t count, char *entry)
+static char **copy_environment(char *const *envp, size_t count, const char *prefix, char *entry)
 {
     char **copy = malloc((count + 2) * sizeof(*copy));
     size_t at = 0;
     if (!copy)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        if (!is_ours(envp[i]))
+        if (!begins(envp[i], prefix))
             copy[at++] = envp[i];
     if (entry)
         copy[at++] = entry;
@@ -176,14 +177,14 @@ static char **copy_environment(char *const *envp, size_t count, char *entry)
  * Whether the copy still equals the original vector, which setenv in another thread may change in
  * place. The elements of the vector belong to libc, so they are not C11 atomics.
  */
-static bool still_copied(char *const *old, size_t count, char *const *copy)
+static bool still_copied(char *const *old, size_t count, const char *prefix, char *const *copy)
 {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
         char *entry = __atomic_load_n(&old[i], __ATOMIC_ACQUIRE);
         if (!entry)
             return false;
-        if (!is_ours(entry) && entry != copy[at++])
+        if (!begins(entry, prefix) && entry != copy[at++])
             return false;
     }
     return !old || !__atomic_load_n(&old[count], __ATOMIC_ACQUIRE);
@@ -203,15 +204,13 @@ static char *make_entry(const struct gf_hint *hint)
     return fitting ? fitting : entry;
 }
 
-int gf_hint_publish(const struct gf_hint *hint)
+/* Takes over the entry; NULL: only removes the present one. Returns 0 or -errno. */
+static int replace(const char *prefix, char *entry)
 {
-    char *entry = hint ? make_entry(hint) : NULL;
-    if (hint && !entry)
-        return -ENOMEM;
     for (int tries = 0; tries < 8; tries++) {
         char **old = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
         const size_t count = count_entries(old);
-        char **copy = copy_environment(old, count, entry);
+        char **copy = copy_environment(old, count, prefix, entry);
         if (!copy) {
             free(entry);
             return -ENOMEM;
@@ -220,7 +219,7 @@ int gf_hint_publish(const struct gf_hint *hint)
          * The lock of setenv is internal to libc, so this code cannot take it. Instead, it compares
          * the copy with the original, and copies again if they differ.
          */
-        if (still_copied(old, count, copy) &&
+        if (still_copied(old, count, prefix, copy) &&
             __atomic_compare_exchange_n(&environ, &old, copy, false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE))
             return 0;
@@ -228,4 +227,20 @@ int gf_hint_publish(const struct gf_hint *hint)
     }
     free(entry);
     return -EAGAIN;
+}
+
+int gf_hint_publish(const struct gf_hint *hint)
+{
+    char *entry = hint ? make_entry(hint) : NULL;
+
+    return hint && !entry ? -ENOMEM : replace(entry_prefix, entry);
+}
+
+int gf_hint_publish_engine(pid_t pid)
+{
+    char entry[sizeof(engine_prefix) + 16];
+
+    gf_fmt(entry, sizeof(entry), "%s%d", engine_prefix, pid);
+    char *copy = strdup(entry);
+    return copy ? replace(engine_prefix, copy) : -ENOMEM;
 }

@@ -49,4 +49,7 @@ int gf_hint_read(char *const *envp, struct gf_hint *ret);
  */
 int gf_hint_publish(const struct gf_hint *hint);
 
+/* Sets GPUFEED_ENGINE in the same way, also if nothing is bound. */
+int gf_hint_publish_engine(pid_t pid);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/memory_watch.h"
 
+#include "engine/place/hint.h"
 #include "engine/place/reclaim_policy.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"
@@ -105,6 +106,7 @@ void gf_memory_watch_start(void)
         struct gf_reclaim_reading now;
         read_files(&now);
         heap->watch_retained(wake_up, now.headroom.bytes);
+        gf_hint_publish_engine(gf_process.pid);
     } else {
         watch.next_ns = UINT64_MAX;
     }

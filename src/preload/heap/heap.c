@@ -63,13 +63,13 @@ static const char *object_behind(void)
     return NULL;
 }
 
-/* A process with an engine passes this variable on once it has bound its threads. */
+/* Whether a process with an engine started this process, or one that started this process. */
 static bool is_engines_child(char *const *envp)
 {
-    static const char bound[] = GF_NAME_BOUND "=";
+    static const char mark[] = GF_NAME_ENGINE "=";
 
     for (; envp && *envp; envp++)
-        if (strncmp(*envp, bound, sizeof(bound) - 1) == 0)
+        if (strncmp(*envp, mark, sizeof(mark) - 1) == 0)
             return true;
     return false;
 }
