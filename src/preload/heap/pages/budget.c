@@ -39,10 +39,10 @@ static void rotate(struct gf_budget *budget, uint64_t now_ns)
 
 static int64_t earned_alone(struct gf_budget *budget, int64_t rise)
 {
-    const int64_t live = gf_load_relaxed(&budget->live), trim = gf_load_relaxed(&budget->trim);
-    const int64_t fall = gf_load_relaxed(&budget->top) - live;
+    const int64_t trim = gf_load_relaxed(&budget->trim);
+    const int64_t fall = gf_load_relaxed(&budget->top) - gf_load_relaxed(&budget->live);
 
-    return fall < trim ? gf_min(rise, trim) : gf_min(rise, live / 4);
+    return fall < trim ? gf_min(rise, trim) : 0;
 }
 
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)

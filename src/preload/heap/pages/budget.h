@@ -6,9 +6,9 @@
  * earns nothing. Live and kept memory together never exceed the highest live memory of these windows
  * by more than the start budget.
  *
- * A process without an engine cannot return memory while it sleeps. It earns at most a quarter of its
- * live memory, so nothing once it has freed everything. It also earns what glibc's malloc would keep:
- * less than twice the largest freed block of up to 32 MiB, if it has not freed more than that.
+ * A process without an engine cannot return memory while it sleeps. It earns only what glibc's malloc
+ * would keep: less than twice the largest freed block of up to 32 MiB, if it has not freed more than
+ * that.
  *
  * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
  * Concurrent updates may make a peak or a rise slightly too small.
