@@ -17,6 +17,7 @@
 #define ELSEWHERE ((CUcontext)0x200)
 #define NON_BLOCKING ((CUstream)0x1000)
 #define BLOCKING ((CUstream)0x2000)
+#define OF_ELSEWHERE ((CUstream)0x3000) /* the only stream of another context */
 
 static struct gf_submit_table table;
 static __thread unsigned own_index = OTHER;
@@ -45,6 +46,12 @@ static CUresult get_flags(CUstream stream, unsigned *ret)
     return CUDA_SUCCESS;
 }
 
+static CUresult get_context(CUstream stream, CUcontext *ret)
+{
+    *ret = stream == OF_ELSEWHERE ? ELSEWHERE : CONTEXT;
+    return CUDA_SUCCESS;
+}
+
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
     (void)stream;
@@ -54,6 +61,7 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 
 static const struct gf_cuda cuda = {
     .cuCtxGetCurrent = get_current,
+    .cuStreamGetCtx = get_context,
     .cuStreamGetFlags = get_flags,
     .cuStreamIsCapturing = is_capturing,
 };
@@ -189,6 +197,8 @@ static void streams_that_are_ordered(void **state)
         {CU_STREAM_LEGACY, CU_STREAM_LEGACY, CONTEXT, true},
         {CU_STREAM_LEGACY, CU_STREAM_LEGACY, ELSEWHERE, false},
         {CU_STREAM_LEGACY, BLOCKING, CONTEXT, true},
+        {CU_STREAM_LEGACY, BLOCKING, ELSEWHERE, true},
+        {CU_STREAM_LEGACY, OF_ELSEWHERE, ELSEWHERE, false},
         {CU_STREAM_LEGACY, NON_BLOCKING, CONTEXT, false},
         {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, CONTEXT, true},
         {CU_STREAM_PER_THREAD, CU_STREAM_LEGACY, CONTEXT, true},

@@ -312,18 +312,36 @@ void gf_hold_end_batch(void)
 
 /* Waiting. */
 
-/* Whether the entry's copy and a call on this stream of the current context are ordered. */
+/*
+ * Whether a call on this stream submits to the context. The stream of a copy may belong to another
+ * context than the current one. If the stream cannot be queried now, the result is true.
+ */
+static bool is_of_context(CUstream stream, uintptr_t context)
+{
+    const bool has_handle = stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    unsigned none_seen = gf_captures_begun() - 1; /* so that the state is queried */
+    CUcontext found = NULL;
+
+    if (gf_setup.cuda->cuCtxGetCurrent(&found) == CUDA_SUCCESS && (uintptr_t)found == context)
+        return true;
+    if (!has_handle)
+        return false;
+    if (!gf_issue_enter(stream, &none_seen))
+        return true;
+    const CUresult result = gf_setup.cuda->cuStreamGetCtx(stream, &found);
+    gf_issue_leave();
+    return result != CUDA_SUCCESS || (uintptr_t)found == context;
+}
+
+/* Whether the entry's copy and a call on this stream are ordered. */
 static bool are_ordered(uintptr_t held, bool held_blocking, uintptr_t held_context, CUstream stream)
 {
-    CUcontext context = NULL;
-
     if (held > GF_SUBMIT_FILLING && held == (uintptr_t)stream)
         return true;
     if (held == (uintptr_t)CU_STREAM_LEGACY ? !is_blocking(stream)
                                             : stream != CU_STREAM_LEGACY || !held_blocking)
         return false;
-    return gf_setup.cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS &&
-           (uintptr_t)context == held_context;
+    return is_of_context(stream, held_context);
 }
 
 /* Returns the ticket of the entry if the entry concerns this call; else 0. */

@@ -303,7 +303,6 @@ static enum gf_bypass enter_context(struct gf_admission *a)
     a->context = gf_context_enter();
     if (!a->context)
         return gf_bypass_context;
-    gf_hold_publish(a->context->handle);
     if (is_left_to_sharing(a))
         return gf_bypass_shares_pages;
     return bypass_if(is_synchronous(), gf_bypass_device_memory);
@@ -324,8 +323,10 @@ static enum gf_bypass check_stream(struct gf_admission *a)
                                 ? cuda->cuStreamGetCtx_v2(a->call->stream, &context, &green)
                                 : cuda->cuStreamGetCtx(a->call->stream, &context);
     gf_issue_leave();
-    return bypass_if(result != CUDA_SUCCESS || green || context != a->context->handle,
-                     gf_bypass_stream);
+    if (result != CUDA_SUCCESS || green || context != a->context->handle)
+        return gf_bypass_stream;
+    gf_hold_publish(context);
+    return gf_bypass_none;
 }
 
 static enum gf_bypass check_pool(struct gf_admission *a)
