@@ -9,6 +9,8 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define OWN 3 /* the index of the copying thread's record */
@@ -179,6 +181,40 @@ static void a_copy_without_progress_is_ended(void **state)
     gf_hold_end(&next);
 }
 
+/* Stops this process for STOP_US. */
+#define STOP_US 300000
+static void stop_process(void)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        kill(getppid(), SIGSTOP);
+        usleep(STOP_US);
+        kill(getppid(), SIGCONT);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* While the process is stopped, its copies make no progress, but no call waits for them either. */
+static void a_stop_does_not_count(void **state)
+{
+    (void)state;
+    const uint64_t stop_ns = UINT64_C(1000) * STOP_US;
+    struct call call;
+
+    for (unsigned i = 0; i < 20; i++) {
+        struct gf_hold held;
+        hold(NON_BLOCKING, &held);
+        begin_call(&call, NON_BLOCKING, CONTEXT);
+        stop_process();
+        pthread_join(call.thread, NULL);
+        gf_hold_end(&held);
+        if (call.ns >= stop_ns) /* else the call did not last until the stop */
+            break;
+    }
+    assert_true(call.ns >= stop_ns + GF_TUNE_HOLD_NS / 2);
+}
+
 /* Each row: a held stream, and a stream of a call, which is ordered with it or not. */
 static void streams_that_are_ordered(void **state)
 {
@@ -307,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_waits_for_the_copy),
         cmocka_unit_test(a_copy_without_progress_is_ended),
+        cmocka_unit_test(a_stop_does_not_count),
         cmocka_unit_test(streams_that_are_ordered),
         cmocka_unit_test(calls_that_never_wait),
         cmocka_unit_test(a_copy_beside_a_call_holds_nothing),

@@ -18,6 +18,11 @@
 #define LEAVE_NS 20000
 /* A waiting call spins for SPIN_NS, then sleeps repeatedly. */
 #define SPIN_NS 50000
+/*
+ * If the process is stopped, or its quota is used up, the copying thread does not run either. So
+ * the limits count no more than this for each step of a waiting call.
+ */
+#define STEP_NS UINT64_C(5000000)
 
 enum { TICKET_NONE, TICKET_FILLING, TICKET_FIRST };
 
@@ -388,22 +393,24 @@ static void await_entry(struct entry *entry, uint64_t ticket)
 {
     static const struct timespec pause = {.tv_nsec = 50000};
     const uint64_t start = gf_now_ns();
-    uint64_t since = start, now = start;
+    uint64_t now = start, waited = 0, since = 0; /* `since`: what `waited` was at the last progress */
     uint32_t seen = gf_load_relaxed(&entry->progress);
 
     while (gf_load_acquire(&entry->ticket) == ticket) {
         const uint32_t progress = gf_load_relaxed(&entry->progress);
+        const uint64_t before = now;
         now = gf_now_ns();
+        waited += gf_min(now - before, STEP_NS);
         if (progress != seen)
-            since = now;
+            since = waited;
         seen = progress;
         note_met(entry, ticket);
         if (!GF_MUTATED(waits_for_ever) &&
-            (now - since > GF_TUNE_HOLD_NS || now - start > GF_TUNE_HOLD_MOST_NS)) {
+            (waited - since > GF_TUNE_HOLD_NS || waited > GF_TUNE_HOLD_MOST_NS)) {
             gf_add_relaxed(&counts.ended, end_entry(entry, ticket));
             break;
         }
-        if (now - start < SPIN_NS)
+        if (waited < SPIN_NS)
             gf_relax();
         else
             clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
