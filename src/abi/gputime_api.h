@@ -29,6 +29,12 @@
 /* A bit of gf_submitter.stream: the stream is known to be non-blocking. Handles have no such bit. */
 #define GF_SUBMIT_NON_BLOCKING ((uintptr_t)4)
 
+/*
+ * In gf_submitter.stream: the thread is inside calls on different streams, because a signal handler
+ * or a tool's callback made the inner one.
+ */
+#define GF_SUBMIT_SEVERAL UINTPTR_MAX
+
 /* The reasons for which hooks record submissions, as bits of gf_submit_table.on. */
 enum gf_submit_use {
     gf_submit_sampled = 1,

@@ -288,6 +288,7 @@ static void a_copy_beside_a_call_holds_nothing(void **state)
 
     assert_false(holds_beside(NON_BLOCKING, (uintptr_t)NON_BLOCKING));
     assert_false(holds_beside(NON_BLOCKING, own));
+    assert_false(holds_beside(NON_BLOCKING, GF_SUBMIT_SEVERAL));
     assert_true(holds_beside(NON_BLOCKING, (uintptr_t)BLOCKING));
     assert_true(holds_beside(NON_BLOCKING, legacy));
     assert_true(holds_beside(CU_STREAM_LEGACY, own));

@@ -143,8 +143,10 @@ static inline uintptr_t gf_submissions_enter(unsigned set, uintptr_t stream)
 {
     _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
     if (gf_likely(set <= GF_SUBMITTERS_OWN)) {
+        const uintptr_t outer = gf_load_relaxed(own);
+        const bool several = gf_unlikely(outer != 0) && outer != stream;
         gf_store_relaxed(&gf_submissions.submitters[set - 1].context, 0);
-        return gf_exchange_seq_cst(own, stream);
+        return gf_exchange_seq_cst(own, several ? GF_SUBMIT_SEVERAL : stream);
     }
     gf_add_seq_cst(own, GF_SUBMIT_SOME);
     return 0;

@@ -176,8 +176,10 @@ static bool has_left(const struct gf_submitter *submitter, uintptr_t there)
     const uint64_t until = gf_now_ns() + LEAVE_NS, begun = gf_load_acquire(&submitter->begun);
     do {
         gf_relax();
-        if (gf_load_acquire(&submitter->stream) != there ||
-            gf_load_acquire(&submitter->begun) != begun)
+        const uintptr_t now = gf_load_acquire(&submitter->stream);
+        if (now == GF_SUBMIT_SEVERAL)
+            return false;
+        if (now != there || gf_load_acquire(&submitter->begun) != begun)
             return true;
     } while (gf_now_ns() < until);
     return false;
@@ -190,7 +192,7 @@ static bool is_inside(const struct gf_submitter *submitter, bool shared_record, 
 
     if (!there)
         return false;
-    if (shared_record) /* `there` is a sum */
+    if (shared_record || there == GF_SUBMIT_SEVERAL) /* a shared record is a sum */
         return true;
     if (!may_meet(there, stream, blocking))
         return false;
