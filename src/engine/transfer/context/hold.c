@@ -395,7 +395,8 @@ static void await_entry(struct entry *entry, uint64_t ticket)
 {
     static const struct timespec pause = {.tv_nsec = 50000};
     const uint64_t start = gf_now_ns();
-    uint64_t now = start, waited = 0, since = 0; /* `since`: what `waited` was at the last progress */
+    uint64_t now = start, waited = 0,
+             since = 0; /* `since`: what `waited` was at the last progress */
     uint32_t seen = gf_load_relaxed(&entry->progress);
 
     while (gf_load_acquire(&entry->ticket) == ticket) {
