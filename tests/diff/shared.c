@@ -7,6 +7,8 @@
  * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
  * early BYTES WORK: whether an asynchronous copy returns before the stream's earlier work has ended.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
+ * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
+ * function looks at the destination of a copy from the device.
  */
 #include "kit.h"
 
@@ -252,6 +254,93 @@ static void queue(void)
     puts(many < 3 ? "a copy waits for the kernels before it" : "a copy waits for later kernels");
 }
 
+/* stale, place */
+
+#define ORDERED (4 * MIB)
+#define TURNS 150
+static pthread_barrier_t turn;
+static volatile unsigned unplaced;
+
+static void renew_source(void *unused)
+{
+    (void)unused;
+    memset(host, 20, ORDERED);
+}
+
+static void look_at_destination(void *unused)
+{
+    (void)unused;
+    unplaced = 0;
+    for (size_t i = 0; i < ORDERED; i += 4096)
+        unplaced += host[i] != 1;
+}
+
+/*
+ * Submits work beside the copy. The last part shows whether all of it came before the copy, or the
+ * first part that all of it came after.
+ */
+static void submit_beside(void *is_stale)
+{
+    for (unsigned i = 0; i < TURNS; i++) {
+        pthread_barrier_wait(&turn);
+        for (unsigned k = 0; k < 10; k++)
+            MUST(cu.cuMemsetD8Async(small, 1, 64, stream));
+        if (is_stale) {
+            MUST(cu.cuLaunchHostFunc(stream, renew_source, NULL));
+            MUST(cu.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)value, device, 4, stream));
+        } else {
+            MUST(cu.cuMemsetD8Async(device, 2, ORDERED, stream));
+            MUST(cu.cuLaunchHostFunc(stream, look_at_destination, NULL));
+        }
+        MUST(cu.cuStreamSynchronize(stream));
+        pthread_barrier_wait(&turn);
+    }
+}
+
+static void stale(void)
+{
+    unsigned char end[2];
+
+    stream = CU_STREAM_LEGACY;
+    for (unsigned i = 0; i < TURNS; i++) {
+        memset(host, 10, ORDERED);
+        MUST(cu.cuMemsetD8_v2(device, 1, ORDERED));
+        MUST(cu.cuStreamSynchronize(stream));
+        pthread_barrier_wait(&turn);
+        kit_sleep_us(i % 30);
+        MUST(cu.cuMemcpyHtoD_v2(device, host, ORDERED));
+        pthread_barrier_wait(&turn);
+        MUST(cu.cuMemcpyDtoH_v2(&end[0], device, 1));
+        MUST(cu.cuMemcpyDtoH_v2(&end[1], device + ORDERED - 1, 1));
+        if (*value == 0x01010101) /* the other thread's work was first */
+            WANT(end[0] == 20 && end[1] == 20);
+    }
+}
+
+static void place(void)
+{
+    for (unsigned i = 0; i < TURNS; i++) {
+        memset(host, 10, ORDERED);
+        MUST(cu.cuMemsetD8Async(device, 1, ORDERED, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        pthread_barrier_wait(&turn);
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, ORDERED, stream));
+        pthread_barrier_wait(&turn);
+        WANT(host[0] == host[ORDERED - 1]);
+        WANT(host[0] != 1 || unplaced == 0);
+    }
+}
+
+static void beside(bool is_stale)
+{
+    static bool yes = true;
+
+    value = kit_pinned(4);
+    pthread_barrier_init(&turn, NULL, 2);
+    kit_thread(context, submit_beside, is_stale ? &yes : NULL);
+    is_stale ? stale() : place();
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -268,6 +357,10 @@ int main(int argc, char **argv)
         early(strtoul(argv[2], NULL, 10), argv[3], argc == 5);
     else if (strcmp(argv[1], "queue") == 0)
         queue();
+    else if (strcmp(argv[1], "stale") == 0)
+        beside(true);
+    else if (strcmp(argv[1], "place") == 0)
+        beside(false);
     else
         return 2;
     puts("done");

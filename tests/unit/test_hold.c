@@ -124,6 +124,42 @@ static void hold(CUstream stream, struct gf_hold *ret)
     gf_hold_cut(ret);
 }
 
+/* After another thread has ended the hold, no DMA may go to the stream: the copy would wait for that thread's work. */
+static void a_lost_hold_issues_nothing(void **state)
+{
+    (void)state;
+    struct gf_hold held, issuing;
+    struct call call;
+
+    hold(NON_BLOCKING, &held);
+    assert_true(gf_hold_issue_begin(&held, &issuing));
+    gf_hold_issue_end(&issuing);
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    pthread_join(call.thread, NULL); /* no progress, so the call has ended the hold */
+    assert_false(gf_hold_issue_begin(&held, &issuing));
+    gf_hold_issue_end(&issuing);
+    gf_hold_end(&held);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
+/* While a DMA is being issued, a call does not end the hold. */
+static void a_hold_that_issues_stays(void **state)
+{
+    (void)state;
+    struct gf_hold held, issuing;
+    struct call call;
+
+    hold(NON_BLOCKING, &held);
+    assert_true(gf_hold_issue_begin(&held, &issuing));
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    usleep(GF_TUNE_HOLD_NS / 1000 * 3);
+    assert_false(gf_load_acquire(&call.over));
+    gf_hold_issue_end(&issuing);
+    gf_hold_end(&held);
+    pthread_join(call.thread, NULL);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
 /* Returns false if this thread got no CPU for so long that the call stopped waiting. */
 static bool waits_for_the_copy(void)
 {
@@ -135,7 +171,9 @@ static bool waits_for_the_copy(void)
     hold(NON_BLOCKING, &held);
     begin_call(&call, NON_BLOCKING, CONTEXT);
     for (unsigned i = 0; i < 20; i++) { /* longer than a wait without progress */
-        gf_hold_advance(&held);
+        struct gf_hold issuing;
+        gf_hold_issue_begin(&held, &issuing);
+        gf_hold_issue_end(&issuing);
         usleep(5000);
     }
     const bool over = gf_load_acquire(&call.over);
@@ -260,10 +298,11 @@ static void calls_that_never_wait(void **state)
     captured = true;
     assert_true(goes_on(NON_BLOCKING, CONTEXT));
     captured = false;
-    is_driver = true;
+    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    is_driver = true; /* the hold ends, so that the copy does not wait for what the call submits */
     assert_true(goes_on(NON_BLOCKING, CONTEXT));
     is_driver = false;
-    assert_int_equal(gf_load_relaxed(&table.holds), 1);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
     gf_hold_end(&held);
 }
 
@@ -342,6 +381,8 @@ static void too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_hold_issues_nothing),
+        cmocka_unit_test(a_hold_that_issues_stays),
         cmocka_unit_test(a_call_waits_for_the_copy),
         cmocka_unit_test(a_copy_without_progress_is_ended),
         cmocka_unit_test(a_stop_does_not_count),

@@ -25,6 +25,8 @@
 #define STEP_NS UINT64_C(5000000)
 
 enum { TICKET_NONE, TICKET_FILLING, TICKET_FIRST };
+/* A bit of entry.ticket: the copy is issuing a DMA, so its hold cannot be ended now. */
+#define TICKET_ISSUES (UINT64_C(1) << 63)
 
 /*
  * A stream that a copy holds. The other members are valid while `ticket` is at least TICKET_FIRST,
@@ -97,28 +99,6 @@ void gf_hold_note_shared(CUstream stream, CUcontext context)
 }
 
 /* The calls of other threads. */
-
-uint64_t gf_hold_ended(void)
-{
-    const unsigned own = records() ? gf_setup.submitter() : 0;
-    uint64_t ret = 0;
-
-    for (unsigned i = 0; records() && i < GF_SUBMITTERS; i++)
-        if (i != own)
-            ret += gf_load_acquire(&records()->submitters[i].ended);
-    return ret;
-}
-
-uint64_t gf_hold_begun(void)
-{
-    const unsigned own = records() ? gf_setup.submitter() : 0;
-    uint64_t ret = 0;
-
-    for (unsigned i = 0; records() && i < GF_SUBMITTERS; i++)
-        if (i != own)
-            ret += gf_load_acquire(&records()->submitters[i].begun);
-    return ret;
-}
 
 void gf_hold_publish(CUcontext context)
 {
@@ -218,6 +198,11 @@ static bool others_are_inside(CUstream stream, CUcontext context, bool blocking)
 
 /* Holds. */
 
+static uint64_t ticket_of(const struct entry *entry)
+{
+    return gf_load_acquire(&entry->ticket) & ~TICKET_ISSUES;
+}
+
 static struct entry *take_entry(void)
 {
     for (unsigned i = 0; i < HOLDS; i++) {
@@ -229,7 +214,7 @@ static struct entry *take_entry(void)
     return NULL;
 }
 
-/* Ends a hold, unless another thread has done so. */
+/* Ends a hold, unless another thread has done so, or the copy is issuing a DMA. */
 static bool end_entry(struct entry *entry, uint64_t ticket)
 {
     if (!gf_cas_acq_rel(&entry->ticket, &ticket, TICKET_NONE))
@@ -278,11 +263,28 @@ void gf_hold_cut(const struct gf_hold *hold)
         gf_store_relaxed(&entries[hold->entry].cut, true);
 }
 
-void gf_hold_advance(const struct gf_hold *hold)
+bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing)
 {
     const struct gf_hold *held = batch.hold.ticket ? &batch.hold : hold;
-    if (held->ticket)
-        gf_add_relaxed(&entries[held->entry].progress, 1);
+    uint64_t ticket = held->ticket;
+
+    ret_issuing->ticket = 0;
+    if (!ticket)
+        return true;
+    if (!gf_cas_acq_rel(&entries[held->entry].ticket, &ticket, ticket | TICKET_ISSUES))
+        return GF_MUTATED(keeps_lost_streams);
+    *ret_issuing = *held;
+    return true;
+}
+
+void gf_hold_issue_end(const struct gf_hold *issuing)
+{
+    uint64_t ticket = issuing->ticket | TICKET_ISSUES;
+
+    if (!issuing->ticket)
+        return;
+    gf_add_relaxed(&entries[issuing->entry].progress, 1);
+    gf_cas_acq_rel(&entries[issuing->entry].ticket, &ticket, issuing->ticket);
 }
 
 void gf_hold_end(struct gf_hold *hold)
@@ -354,14 +356,14 @@ static bool are_ordered(uintptr_t held, bool held_blocking, uintptr_t held_conte
 /* Returns the ticket of the entry if the entry concerns this call; else 0. */
 static uint64_t find_ticket(const struct entry *entry, CUstream stream)
 {
-    const uint64_t ticket = gf_load_acquire(&entry->ticket);
+    const uint64_t ticket = ticket_of(entry);
     if (ticket < TICKET_FIRST || gf_load_relaxed(&entry->owner) == (uintptr_t)&here)
         return 0;
     const uintptr_t held = gf_load_relaxed(&entry->stream),
                     context = gf_load_relaxed(&entry->context);
     const bool blocking = gf_load_relaxed(&entry->blocking);
     atomic_thread_fence(memory_order_acquire);
-    if (gf_load_relaxed(&entry->ticket) != ticket)
+    if (ticket_of(entry) != ticket)
         return 0;
     return are_ordered(held, blocking, context, stream) ? ticket : 0;
 }
@@ -382,15 +384,25 @@ static void note_met(const struct entry *entry, uint64_t ticket)
 {
     const uintptr_t stream = gf_load_relaxed(&entry->stream),
                     context = gf_load_relaxed(&entry->context);
-    if (gf_load_relaxed(&entry->cut) && gf_load_acquire(&entry->ticket) == ticket)
+    if (gf_load_relaxed(&entry->cut) && ticket_of(entry) == ticket)
         gf_hold_note_shared((CUstream)stream, (CUcontext)context);
 }
 
 /*
- * Waits until the hold ends. If its copy makes no progress for GF_TUNE_HOLD_NS, or does not end
- * within GF_TUNE_HOLD_MOST_NS, ends the hold: later calls do not wait again, and an entry whose
- * thread has left the copy by longjmp or has ended becomes free.
+ * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
+ * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
+ * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
+ * handler left it by longjmp.
  */
+static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
+{
+    if (waited_ns <= GF_TUNE_HOLD_NS || GF_MUTATED(waits_for_ever))
+        return false;
+    return end_entry(entry, ticket) ||
+           (waited_ns > GF_TUNE_HOLD_MOST_NS && end_entry(entry, ticket | TICKET_ISSUES));
+}
+
+/* Waits until the hold ends. */
 static void await_entry(struct entry *entry, uint64_t ticket)
 {
     static const struct timespec pause = {.tv_nsec = 50000};
@@ -399,7 +411,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
              since = 0; /* `since`: what `waited` was at the last progress */
     uint32_t seen = gf_load_relaxed(&entry->progress);
 
-    while (gf_load_acquire(&entry->ticket) == ticket) {
+    while (ticket_of(entry) == ticket) {
         const uint32_t progress = gf_load_relaxed(&entry->progress);
         const uint64_t before = now;
         now = gf_now_ns();
@@ -408,9 +420,8 @@ static void await_entry(struct entry *entry, uint64_t ticket)
             since = waited;
         seen = progress;
         note_met(entry, ticket);
-        if (!GF_MUTATED(waits_for_ever) &&
-            (waited - since > GF_TUNE_HOLD_NS || waited > GF_TUNE_HOLD_MOST_NS)) {
-            gf_add_relaxed(&counts.ended, end_entry(entry, ticket));
+        if (end_stalled(entry, ticket, waited - since)) {
+            gf_add_relaxed(&counts.ended, 1);
             break;
         }
         if (waited < SPIN_NS)
@@ -435,6 +446,8 @@ void gf_hold_await(CUstream stream)
         note_met(&entries[i], ticket);
         if (may_wait())
             await_entry(&entries[i], ticket);
+        else /* so that the copy does not wait for what this call submits */
+            gf_add_relaxed(&counts.ended, end_entry(&entries[i], ticket));
     }
 }
 

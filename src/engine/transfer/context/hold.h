@@ -42,13 +42,6 @@ bool gf_hold_is_shared(CUstream stream, CUcontext context);
 void gf_hold_note_shared(CUstream stream, CUcontext context);
 
 /*
- * The number of submissions of other threads that have ended, and that have begun, on any stream. If
- * the second number, read later, equals the first one, no such submission was in progress between.
- */
-uint64_t gf_hold_ended(void);
-uint64_t gf_hold_begun(void);
-
-/*
  * Publishes the context of the copy that the calling thread is inside; NULL after the copy. So
  * copies in other contexts know that this copy does not concern them.
  */
@@ -65,8 +58,13 @@ bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
  * makes the stream count as shared.
  */
 void gf_hold_cut(const struct gf_hold *hold);
-/* Called for each DMA. */
-void gf_hold_advance(const struct gf_hold *hold);
+/*
+ * Called around each DMA. False: another thread has ended the hold, and may have put work on the
+ * stream, so the DMA must not go to this stream: the copy would wait for that work, which may wait for
+ * the copy. Otherwise the hold cannot be ended until gf_hold_issue_end.
+ */
+bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing);
+void gf_hold_issue_end(const struct gf_hold *issuing);
 /* Does nothing if nothing is held. */
 void gf_hold_end(struct gf_hold *hold);
 

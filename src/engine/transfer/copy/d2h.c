@@ -109,30 +109,6 @@ static void touch_destination(const struct gf_copy_call *call)
         gf_populate_pages((void *)(uintptr_t)call->dst, call->bytes, true);
 }
 
-/*
- * Acquires slots: one for the whole copy if other threads use the stream. The copy's DMA then takes
- * its place among their work now, and holds the slot until then.
- */
-static enum gf_bypass d2h_open(const struct gf_stage_request *request, enum gf_order order,
-                               struct gf_stage_result *ret, struct gf_pipeline *ret_pipeline)
-{
-    struct gf_stage_request single = *request;
-
-    single.whole = true;
-    ret->unrated = order != gf_order_cut && gf_pipeline_open_chunks(ret_pipeline, &single, true);
-    if (ret->unrated)
-        return gf_bypass_none;
-    const enum gf_bypass reason =
-        order == gf_order_whole ? gf_order_insist(request, ret, &order) : gf_bypass_none;
-    if (reason != gf_bypass_none || order != gf_order_cut)
-        return reason != gf_bypass_none ? reason : gf_bypass_shared;
-    if (!gf_pipeline_open_chunks(ret_pipeline, request, true))
-        return gf_bypass_full;
-    if (request->call->stream == CU_STREAM_LEGACY)
-        gf_pipeline_move(ret_pipeline);
-    return gf_bypass_none;
-}
-
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
@@ -140,16 +116,17 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     enum gf_order order = gf_order_cut;
 
     touch_destination(request->call);
-    enum gf_bypass unstaged =
+    const enum gf_bypass unstaged =
         GF_MUTATED(takes_ring_first) ? gf_bypass_none : gf_order_choose(request, true, ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;
-    ret->stream_was_idle = order != gf_order_queued;
+    ret->stream_was_idle = true;
     d2h_enter(request, ret);
-    unstaged = d2h_open(request, order, ret, &pipeline);
-    if (unstaged != gf_bypass_none)
-        return unstaged;
+    if (!gf_pipeline_open_chunks(&pipeline, request, true))
+        return gf_bypass_full;
+    if (request->call->stream == CU_STREAM_LEGACY)
+        gf_pipeline_move(&pipeline);
     gf_pipeline_start(&pipeline, 0);
     d2h_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);

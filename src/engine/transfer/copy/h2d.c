@@ -130,7 +130,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
 
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
-    if (!request->call->async && !request->whole && request->call->stream == CU_STREAM_LEGACY)
+    if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
         gf_pipeline_move(&pipeline);
     p.allowed =
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
@@ -160,28 +160,12 @@ static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_re
 static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
                                       struct gf_stage_result *ret)
 {
-    enum gf_order order;
-
     gf_under_way_leave(gf_direction_h2d, gf_maker_library);
-    const enum gf_bypass reason = gf_order_insist(request, ret, &order);
+    const enum gf_bypass reason = gf_order_insist(request, ret);
     h2d_enter(request, ret);
-    ret->stream_was_idle = reason == gf_bypass_none && order != gf_order_queued;
+    ret->stream_was_idle = reason == gf_bypass_none;
     ret->is_queued = false;
-    return reason != gf_bypass_none ? reason
-           : order == gf_order_cut  ? h2d_stage_chunks(request, ret)
-                                    : gf_bypass_shared;
-}
-
-/* Stages a copy in one DMA, and waits for it. */
-static enum gf_bypass h2d_stage_single(const struct gf_stage_request *request,
-                                       struct gf_stage_result *ret)
-{
-    struct gf_stage_request single = *request;
-
-    single.whole = true;
-    const enum gf_bypass reason = h2d_stage_chunks(&single, ret);
-    ret->unrated = reason != gf_bypass_full;
-    return reason == gf_bypass_full ? h2d_stage_later(request, ret) : reason;
+    return reason != gf_bypass_none ? reason : h2d_stage_chunks(request, ret);
 }
 
 /*
@@ -200,12 +184,11 @@ static bool h2d_waits(const struct gf_copy_call *call, struct gf_visible_mark *r
            (gf_setup.options->async == gf_async_auto && pending);
 }
 
-static enum gf_bypass h2d_stage_asynchronous(const struct gf_stage_request *request,
-                                             enum gf_order order, struct gf_stage_result *ret)
+static enum gf_bypass h2d_stage_queued(const struct gf_stage_request *request,
+                                       struct gf_stage_result *ret)
 {
     const enum gf_bypass reason = h2d_stage_whole(request, ret);
 
-    ret->unrated = order == gf_order_whole && reason != gf_bypass_full;
     if (reason != gf_bypass_full)
         return reason;
     /*
@@ -231,7 +214,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
 
     if (unstaged != gf_bypass_none)
         return unstaged;
-    if (order != gf_order_queued)
+    if (order == gf_order_cut)
         gf_visible_waited(&mark);
     ret->stream_was_idle = order != gf_order_queued;
     /*
@@ -240,14 +223,11 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
      */
     if (async && !ret->stream_was_idle && request->context->shares_pages)
         return gf_bypass_shares_pages;
-    if (waits && order == gf_order_queued)
-        return gf_bypass_shared;
     ret->is_queued = !ret->stream_was_idle;
     if (ret->is_queued && gf_admission_is_automatic() &&
         gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
         return gf_bypass_slower;
     h2d_enter(request, ret);
-    if (order == gf_order_cut || GF_MUTATED(sends_many))
-        return h2d_stage_chunks(request, ret);
-    return async ? h2d_stage_asynchronous(request, order, ret) : h2d_stage_single(request, ret);
+    return order == gf_order_cut || GF_MUTATED(sends_many) ? h2d_stage_chunks(request, ret)
+                                                           : h2d_stage_queued(request, ret);
 }

@@ -184,10 +184,7 @@ bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_requ
     struct gf_plan_facts facts;
 
     init_pipeline(ret, request, to_host, &facts);
-    if (request->whole)
-        gf_plan_whole(&facts, &ret->plan);
-    else
-        gf_plan_chunks(&facts, &ret->plan);
+    gf_plan_chunks(&facts, &ret->plan);
     acquire_slots(ret);
     if (ret->slots < ret->plan.slots || to_host)
         gf_ring_want_more(ret->ring);
@@ -352,17 +349,21 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
                            const struct gf_stage_request *request, bool *ret_broken)
 {
+    struct gf_hold issuing;
+    const bool is_held = gf_hold_issue_begin(pipeline->hold, &issuing);
     const bool is_gated =
-        !is_on_ring(pipeline) && gf_issue_enter(pipeline->stream, &pipeline->captures);
+        is_held && !is_on_ring(pipeline) && gf_issue_enter(pipeline->stream, &pipeline->captures);
 
     if (!is_gated && !is_on_ring(pipeline)) {
-        if (pipeline->plan.chunks == 1)
+        if (pipeline->plan.chunks == 1 && is_held) {
+            gf_hold_issue_end(&issuing);
             return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
         gf_pipeline_move(pipeline);
         pipeline->has_moved = true;
     }
     const CUresult result = dma(request, pipeline, chunk, pipeline->stream);
-    gf_hold_advance(pipeline->hold);
+    gf_hold_issue_end(&issuing);
     if (result == CUDA_SUCCESS && !record_slot(pipeline, chunk))
         *ret_broken = true;
     if (is_gated)

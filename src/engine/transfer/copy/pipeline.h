@@ -25,7 +25,6 @@ struct gf_stage_request {
     struct gf_ring *ring;
     unsigned captures;    /* as in struct gf_admission */
     unsigned readahead;   /* the result of gf_readahead_begin */
-    bool whole;           /* the copy must be a single DMA */
     struct gf_hold *hold; /* the copy's hold of its stream; order.c begins it */
 };
 
@@ -49,7 +48,7 @@ struct gf_stage_result {
      * the driver's call.
      */
     struct gf_hold hold;
-    bool unrated;  /* the copy was a single DMA, or met faults, so its duration is not compared */
+    bool unrated;  /* the copy met faults, so its duration is not compared */
     CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
 };
 
@@ -84,7 +83,7 @@ typedef CUresult gf_dma_fn(const struct gf_stage_request *request,
                            const struct gf_pipeline *pipeline, uint64_t chunk, CUstream stream);
 
 /*
- * Begins a copy in chunks, or in one chunk if request->whole: acquires as many of the planned slots
+ * Begins a copy in chunks: acquires as many of the planned slots
  * as are free. False: too few slots are free.
  */
 bool gf_pipeline_open_chunks(struct gf_pipeline *ret, const struct gf_stage_request *request,

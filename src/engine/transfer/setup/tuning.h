@@ -281,18 +281,12 @@
 #define GF_TUNE_IDLE_AGAIN_NS 50000
 /*
  * A copy of several DMAs holds its stream (hold.h). A call of another thread waits while the copy
- * makes progress, but at most GF_TUNE_HOLD_MOST_NS, and at most GF_TUNE_HOLD_NS without progress.
- * For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
+ * makes progress, but at most GF_TUNE_HOLD_NS without progress, and GF_TUNE_HOLD_MOST_NS while the
+ * copy issues a DMA. For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
  */
 #define GF_TUNE_HOLD_NS UINT64_C(50000000)
 #define GF_TUNE_HOLD_MOST_NS UINT64_C(1000000000)
 #define GF_TUNE_SHARED_NS (UINT64_C(10) * 1000000000)
-/*
- * On such a stream, a copy waits for so long for the earlier work, which may be another thread's
- * copy. If the work takes longer, a copy to the device goes to the driver.
- */
-#define GF_TUNE_SHARED_WAIT_NS 200000
-
 /*
  * A copy waits at most GF_TUNE_RING_PATIENCE_NS for each of its MiB until other copies release
  * memory of the ring. This is a quarter of GF_TUNE_RATE_CERTAIN_NS. The copy checks each
