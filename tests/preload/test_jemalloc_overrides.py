@@ -61,10 +61,10 @@ THREADS = r"""
 
 
 def test_successive_threads_use_the_same_pages(run, compile_c):
-    """Each thread uses 10 MiB, of which the heap keeps a part. With one set of pages for each thread, the resident
-    memory would grow."""
+    """Each thread uses 10 MiB, of which the heap keeps the start budget of 7. Without reuse, the threads would take
+    150 000 faults. With one set of pages for each thread, the resident memory would grow."""
     resident, faults = numbers(run, compile_c, THREADS, "threads")
-    assert resident < 50 and faults < 12000, (resident, faults)
+    assert resident < 50 and faults < 110000, (resident, faults)
 
 
 def test_a_thread_starts_without_faults(run, compile_c):

@@ -174,6 +174,7 @@ static void the_excess_is_of_pages_and_mappings_together(void **state)
     assert_int_equal(gf_budget_excess(&budget, now_ns), 16 * MIB);
     gf_store_relaxed(&budget.unmanaged, true); /* jemalloc's pages are the user's affair */
     assert_int_equal(gf_budget_excess(&budget, now_ns), 0);
+    assert_true(gf_budget_needs_check(&budget)); /* it may wake the engine */
     gf_add_relaxed(&budget.pool, (int64_t)(30 * MIB));
     assert_int_equal(gf_budget_excess(&budget, now_ns), 6 * MIB);
 }

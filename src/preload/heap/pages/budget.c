@@ -62,7 +62,8 @@ uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)
 
 uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns)
 {
-    const int64_t kept = gf_budget_kept(budget);
+    const int64_t kept = gf_load_relaxed(&budget->unmanaged) ? gf_load_relaxed(&budget->pool)
+                                                             : gf_budget_kept(budget);
     const int64_t allowed = (int64_t)gf_budget_allowed(budget, now_ns);
 
     return kept > allowed ? (uint64_t)(kept - allowed) : 0;

@@ -75,11 +75,10 @@ static inline void gf_budget_freed_block(struct gf_budget *budget, size_t size)
         gf_store_relaxed(&budget->trim, twice);
 }
 
-/* The free bytes that the heap keeps, without those that a user's MALLOC_CONF decides about. */
+/* All free bytes, also those that a user's MALLOC_CONF decides about. */
 static inline int64_t gf_budget_kept(struct gf_budget *budget)
 {
-    return gf_load_relaxed(&budget->pool) +
-           (gf_load_relaxed(&budget->unmanaged) ? 0 : gf_load_relaxed(&budget->heap));
+    return gf_load_relaxed(&budget->pool) + gf_load_relaxed(&budget->heap);
 }
 
 static inline bool gf_budget_needs_check(struct gf_budget *budget)
@@ -90,7 +89,7 @@ static inline bool gf_budget_needs_check(struct gf_budget *budget)
 /* How many free bytes the heap may keep now. */
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns);
 
-/* By how many bytes the heap exceeds that. */
+/* By how many bytes the heap exceeds that, without those of the user's MALLOC_CONF. */
 uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns);
 
 #endif
