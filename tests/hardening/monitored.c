@@ -383,7 +383,7 @@ static void shrink(void)
     for (int i = 0; i < 8; i++)
         fill((size_t)8 << 20);
     for (int i = 0; i < 8; i++)
-        blocks[i].start = realloc(blocks[i].start, 1 << 20);
+        blocks[i].start = realloc(blocks[i].start, 5 << 20);
     malloc_trim(0);
 }
 

@@ -44,7 +44,7 @@ def test_what_is_not_reused_goes_back(run, compile_c, tmp_path):
         if kind == "turns":  # the threads already sleep, so this is the memory in their caches
             assert before <= most[0], (arm, kind, mib)
     if not (tmp_path / "freed.json").exists():
-        pytest.skip("busy: cuInit did not wait for the engine, and the program makes no later call")
+        pytest.skip("the machine is so busy that cuInit did not wait for the engine, and the program makes no later call")
     heap = json.loads((tmp_path / "freed.json").read_text())["heap"]["retained"]
     assert heap["unused_purged_bytes"] >= 150 << 20, heap
     assert heap["max_bytes"] <= 64 << 20 and heap["unused_bytes"] <= heap["max_bytes"], heap
@@ -108,7 +108,7 @@ def test_the_report_accounts_for_what_is_kept(run, compile_c, tmp_path):
     assert done.returncode == 0, done
     found = json.loads(report.read_text())
     kept = found["kept"]
-    assert kept["dirty_bytes"] + kept["lazily_freed_bytes"] >= 56 << 20, kept
+    assert 48 << 20 <= kept["dirty_bytes"] + kept["lazily_freed_bytes"] <= 64 << 20, kept
     assert kept["thread_cache_bytes"] >= 8 * 16 * 4096, kept
     assert kept["ring_bytes"] == found["transfers"]["ring"]["bytes"] > 0, kept
     assert kept["pinned_cache_bytes"] == found["transfers"]["pinned_memory"]["cached_bytes"] > 0, kept

@@ -71,11 +71,16 @@ static void end_monitored(void)
     monitored--;
 }
 
+/*
+ * libfabric does not patch the calls of munmap in the object that it takes for the owner of munmap,
+ * and this library exports munmap. So the pages are purged first, by a call that it sees.
+ */
 int gf_monitored_munmap(void *address, size_t size)
 {
     if (is_unseen())
         return (int)syscall(SYS_munmap, address, size);
     begin_monitored();
+    madvise(address, size, MADV_DONTNEED);
     const int result = munmap(address, size);
     end_monitored();
     return result;
