@@ -17,8 +17,8 @@
 #define LIVE_MAX 4096
 #define LARGEST ((size_t)PTRDIFF_MAX / 2)
 
-#define LEAF_BITS 13
-#define TOP_BITS 14 /* 48 bits of address space */
+#define LEAF_BITS 15
+#define TOP_BITS 12 /* 48 bits of address space */
 
 typedef _Atomic size_t word_t; /* the size of the block that starts here; 0: none */
 static word_t *_Atomic top[1 << TOP_BITS];
