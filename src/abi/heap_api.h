@@ -150,8 +150,8 @@ struct gf_heap_ops {
      * malloc or free, as soon as it keeps 32 MiB.
      */
     void (*watch_retained)(void (*wake)(void), uint64_t headroom);
-    /* Returns all free memory to the kernel. Returns false if there was none. */
-    bool (*purge)(void);
+    /* Returns all free memory to the kernel. */
+    void (*purge)(void);
     /* Returns the memory that exceeds the limit now, although the program makes no call. */
     void (*purge_unused)(void);
 };

@@ -37,7 +37,6 @@ static struct {
     void (*_Atomic wake)(void);            /* wakes the engine once; NULL: it is awake */
     _Atomic bool limited_as, limited_data; /* RLIMIT_AS or RLIMIT_DATA is finite */
     uint64_t start, most;                  /* the limits without such a limit */
-    bool retains;                          /* jemalloc's opt_retain without such a limit */
     _Atomic uint64_t purges, excess_purged;
 } reclaim;
 
@@ -199,10 +198,10 @@ void gf_reclaim_watch(void (*wake)(void), uint64_t headroom)
                      gf_min(gf_load_relaxed(&gf_budget.start), (int64_t)LITTLE - 1));
 }
 
-bool gf_reclaim_purge(void)
+void gf_reclaim_purge(void)
 {
     gf_add_relaxed(&reclaim.purges, 1);
-    return gf_reclaim_all();
+    gf_reclaim_all();
 }
 
 void gf_reclaim_unused(void)

@@ -52,7 +52,7 @@ void gf_reclaim_in_child(bool may_lock);
 /* These are the members retained, watch_retained, purge and purge_unused of gf_heap_ops. */
 void gf_reclaim_read(struct gf_heap_retained *ret);
 void gf_reclaim_watch(void (*wake)(void), uint64_t headroom);
-bool gf_reclaim_purge(void);
+void gf_reclaim_purge(void);
 void gf_reclaim_unused(void);
 
 #endif
