@@ -8,7 +8,6 @@
 #include "preload/heap/callouts/evict.h"
 #include "preload/heap/callouts/reclaim.h"
 #include "preload/heap/pages/first_touch.h"
-#include "preload/heap/pages/page_counts.h"
 
 struct extent *__real_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
                                   bool slab, unsigned class, bool zero, bool guarded,
@@ -29,13 +28,13 @@ bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_
 
 static bool sizes_unknown(void)
 {
-    return gf_load_relaxed(&gf_page_counts.unknown);
+    return gf_load_relaxed(&gf_budget.unknown);
 }
 
 /* The sizes of extents are then wrong, so nothing depends on them. */
 static GF_COLD void note_unknown(void)
 {
-    gf_store_relaxed(&gf_page_counts.unknown, true);
+    gf_store_relaxed(&gf_budget.unknown, true);
     gf_store_relaxed(&gf_budget.unmanaged, true);
 }
 

@@ -4,7 +4,7 @@
 #include "preload/heap/callouts/monitored_call.h"
 #include "preload/heap/jemalloc/jemalloc.h"
 #include "preload/heap/pages/mappings.h"
-#include "preload/heap/pages/page_counts.h"
+#include "preload/heap/pages/budget.h"
 #include "preload/heap/timing/slowpath.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ int gf_heap_munmap(void *address, size_t size)
     gf_mappings_remove((uintptr_t)address, size);
     const int result = gf_monitored_munmap(address, size);
     if (result == 0) {
-        gf_add_relaxed(&gf_page_counts.purged, size);
+        gf_add_relaxed(&gf_budget.purged, size);
     } else {
         gf_mappings_add((uintptr_t)address, size);
     }
@@ -116,9 +116,9 @@ int gf_heap_madvise(void *address, size_t size, int advice)
                                                : (int)syscall(SYS_madvise, address, size, advice);
 
     if (result == 0 && advice == MADV_FREE)
-        gf_add_relaxed(&gf_page_counts.lazily_freed, size);
+        gf_add_relaxed(&gf_budget.lazily_freed, size);
     if (result == 0 && advice == MADV_DONTNEED)
-        gf_add_relaxed(&gf_page_counts.purged, size);
+        gf_add_relaxed(&gf_budget.purged, size);
     gf_slowpath_end(&mark, part, size);
     errno = error;
     return result;

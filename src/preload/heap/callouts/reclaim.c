@@ -6,7 +6,6 @@
 #include "preload/heap/callouts/evict.h"
 #include "preload/heap/callouts/pool.h"
 #include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/page_counts.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -119,13 +118,13 @@ void gf_reclaim_now(enum gf_reclaim_kind newest)
 bool gf_reclaim_all(void)
 {
     const int error = errno;
-    const uint64_t before = gf_load_relaxed(&gf_page_counts.purged);
+    const uint64_t before = gf_load_relaxed(&gf_budget.purged);
 
     while (gf_pool_drop(UINT64_MAX))
         ;
     gf_evict(UINT64_MAX);
     errno = error;
-    return gf_load_relaxed(&gf_page_counts.purged) != before;
+    return gf_load_relaxed(&gf_budget.purged) != before;
 }
 
 void gf_reclaim_init(bool managed, bool engines_child)
@@ -220,7 +219,7 @@ void gf_reclaim_read(struct gf_heap_retained *ret)
         .start = (uint64_t)gf_load_relaxed(&gf_budget.start),
         .excess_purged = gf_load_relaxed(&reclaim.excess_purged),
         .purges = gf_load_relaxed(&reclaim.purges),
-        .lazily_freed_bytes = gf_load_relaxed(&gf_page_counts.lazily_freed),
-        .purged_bytes = gf_load_relaxed(&gf_page_counts.purged),
+        .lazily_freed_bytes = gf_load_relaxed(&gf_budget.lazily_freed),
+        .purged_bytes = gf_load_relaxed(&gf_budget.purged),
     };
 }

@@ -34,6 +34,8 @@ struct gf_budget {
     /* The start budget, and the most that can be earned; 0: as a process without an engine. */
     _Atomic int64_t start, most;
     _Atomic int64_t trim; /* twice the largest freed block, as in glibc; -1: glibc keeps nothing */
+    _Atomic uint64_t lazily_freed, purged; /* returned until now: by MADV_FREE, otherwise */
+    _Atomic bool unknown;   /* extents of jemalloc have an unexpected layout: sizes are wrong */
     _Atomic bool unmanaged; /* a user's MALLOC_CONF decides about the bytes in `heap` */
 };
 extern struct gf_budget gf_budget __attribute__((visibility("hidden")));

@@ -3,9 +3,9 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "preload/heap/pages/budget.h"
 #include "preload/heap/pages/huge.h"
 #include "preload/heap/pages/mappings.h"
-#include "preload/heap/pages/page_counts.h"
 #include "preload/heap/pages/presence.h"
 
 #include <errno.h>
@@ -135,7 +135,7 @@ void gf_first_touch_read(struct gf_heap_first_touch *ret)
     const uint64_t us = gf_load_relaxed(&touch.us);
     const uint64_t first = gf_min(missing, gf_mappings_bytes());
     const uint64_t taken =
-        gf_load_relaxed(&gf_page_counts.lazily_freed) + gf_load_relaxed(&gf_page_counts.purged);
+        gf_load_relaxed(&gf_budget.lazily_freed) + gf_load_relaxed(&gf_budget.purged);
 
     *ret = (struct gf_heap_first_touch){
         .looks = gf_load_relaxed(&touch.looks),
