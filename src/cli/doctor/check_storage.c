@@ -5,6 +5,7 @@
 #include "cli/doctor/host_line.h"
 #include "os/procfs.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
                                        "fuse.sshfs", "fuse.gcsfuse", "fuse.mount-s3"};
     static const char *const layers[] = {"overlay", "aufs", "fuse.fuse-overlayfs"};
     struct mount mount;
-    char real[GF_PROCFS_PATH_MAX];
+    char real[PATH_MAX]; /* realpath writes up to PATH_MAX bytes */
     const char *folder = input->data;
 
     if (!folder)
