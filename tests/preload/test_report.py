@@ -162,10 +162,11 @@ def test_forked_children_do_not_report(feed, tmp_path):  # noqa: F811
             os.execvp("true", ["true"])
         os.wait()
         assert wait_for(lambda: os.path.exists(os.environ["GPUFEED_REPORT"]))
-        print(os.getpid(), open(os.environ["GPUFEED_REPORT"]).read().count('"ended"'))
+        import json
+        print(os.getpid(), json.load(open(os.environ["GPUFEED_REPORT"]))["state"])
     """, GPUFEED_REPORT=report)
-    pid, ended = found.stdout.split()
-    assert ended == "0" and read(report)["pid"] == int(pid)
+    pid, state = found.stdout.split()
+    assert state == "running" and read(report)["pid"] == int(pid)
     assert found.stderr.count("gpufeed: after") == 1
 
 
