@@ -231,7 +231,7 @@ def test_topo_with_odd_names(gpufeed, tmp_path):
     information = machine / "proc/driver/nvidia/gpus" / GPUS[0] / "information"
     information.write_bytes(b"Model: \t GPU \xff\nGPU UUID: \t " + UUIDS[0].encode())
     text = gpufeed("topo", "--json", f"--machine={machine}", LOCAL_RANK="1")
-    assert json.loads(text.stdout)["gpus"][0]["name"] is None
+    assert json.loads(text.stdout)["gpus"][0]["name"] == "GPU ?"
     assert "is local rank 1 (torchrun)" in subprocess.run(
         [COMMAND, "topo"], env={"LOCAL_RANK": "1"}, text=True, capture_output=True,
         check=True).stdout
