@@ -101,6 +101,15 @@ def test_a_copy_that_the_program_waits_for(waits):
     assert "pin the source and pass non_blocking=True" in summary
 
 
+def test_a_copy_that_waits_as_the_drivers_does(waits):
+    """The copy itself then waits for the kernel, and its line is named."""
+    found, events, summary = waits("""
+        launch()
+        to_device()
+    """, GPUFEED_ASYNC="driver")
+    check_named(found, events, summary, "to_device", "copy_in")
+
+
 def test_a_copy_of_the_driver_behind_work(waits):
     """The driver's call waits. With two threads, copies from the GPU are left to the driver."""
     found, events, summary = waits("""
