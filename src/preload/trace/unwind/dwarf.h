@@ -87,9 +87,10 @@ struct gf_dwarf_frame {
 
 /*
  * Replaces a frame by the frame of its caller. The new pc is inside the call instruction or, after
- * a signal frame, at the interrupted instruction. Returns false at the outermost frame, if the
- * table has no row for pc, if memory cannot be read, or if the caller's frame does not lie above
- * this one. rows: scratch memory.
+ * a signal frame, at the interrupted instruction. Other registers whose saved values cannot be read
+ * become 0. Returns false at the outermost frame, if the table has no row for pc, if the CFA or the
+ * return address cannot be read, or if the caller's frame does not lie above this one. rows: scratch
+ * memory.
  */
 bool gf_dwarf_step(const struct gf_table *table, struct gf_dwarf_frame *frame, struct gf_rows *rows,
                    gf_dwarf_read *read, void *closure);

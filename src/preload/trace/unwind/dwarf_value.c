@@ -122,13 +122,25 @@ static bool find_cfa(struct applied *a)
     return true;
 }
 
+/*
+ * Reads a register's saved value. The result is 0 if it cannot be read: compilers' tables are wrong
+ * in some epilogues for a register that is not needed there. A caller's frame that needs the
+ * register ends the walk, because a CFA near 0 does not lie above the frame.
+ */
+static uintptr_t read_saved(const struct applied *a, uintptr_t address)
+{
+    uintptr_t ret;
+    return a->read(a->closure, address, &ret) ? ret : 0;
+}
+
 static bool find_value(const struct applied *a, unsigned i, uintptr_t *ret)
 {
     const unsigned char *expression = a->table->start + a->row->at[i];
 
     switch (a->row->rule[i]) {
     case gf_rule_offset:
-        return a->read(a->closure, a->cfa + (uintptr_t)(intptr_t)a->row->at[i], ret);
+        *ret = read_saved(a, a->cfa + (uintptr_t)(intptr_t)a->row->at[i]);
+        return true;
     case gf_rule_value:
         *ret = a->cfa + (uintptr_t)(intptr_t)a->row->at[i];
         return true;
@@ -136,9 +148,11 @@ static bool find_value(const struct applied *a, unsigned i, uintptr_t *ret)
         *ret = a->registers[a->row->at[i]];
         return true;
     case gf_rule_expression:
-        return gf_dwarf_evaluate(a->table, expression, a->registers, a->read, a->closure, &a->cfa,
-                                 ret) &&
-               a->read(a->closure, *ret, ret);
+        if (!gf_dwarf_evaluate(a->table, expression, a->registers, a->read, a->closure, &a->cfa,
+                               ret))
+            return false;
+        *ret = read_saved(a, *ret);
+        return true;
     case gf_rule_value_expression:
         return gf_dwarf_evaluate(a->table, expression, a->registers, a->read, a->closure, &a->cfa,
                                  ret);
