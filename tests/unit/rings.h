@@ -137,6 +137,13 @@ static inline CUresult query_event(CUevent event)
                                              : CUDA_ERROR_NOT_READY;
 }
 
+/* The stream has no unfinished work before a copy. */
+static inline CUresult query_stream(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
 /* Waiting completes all events. */
 static inline CUresult await_event(CUevent event)
 {
@@ -228,6 +235,7 @@ static inline void set_up(void)
                                         .cuEventRecord = record_event,
                                         .cuEventQuery = query_event,
                                         .cuEventSynchronize = await_event,
+                                        .cuStreamQuery = query_stream,
                                         .cuMemcpyHtoDAsync_v2 = send,
                                         .cuMemHostRegister_v2 = enlist,
                                         .cuMemHostUnregister = unregister,
