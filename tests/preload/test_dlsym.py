@@ -15,9 +15,10 @@ PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
 def sources(arch):
     layers = [*PRELOAD_SOURCES.glob("*.c"), *(PRELOAD_SOURCES / "hook").rglob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
-              *(SOURCE / "src" / "base" / "loader").glob("*.c"),
+              *(SOURCE / "src" / "base" / "loader").glob("*.c"), *(SOURCE / "src" / "base" / "files").glob("*.c"),
               *(SOURCE / "src" / "config").glob("*.c"), *(SOURCE / "src" / "os").glob("*.c")]
-    layers = [path for path in layers if not path.name.startswith("generate")]
+    # real_clock.c belongs to the engine, whose link redirects calls to it.
+    layers = [path for path in layers if not path.name.startswith("generate") and path.name != "real_clock.c"]
     return [*map(str, sorted(layers)), str(PRELOAD_SOURCES / "hook" / "resolve" / f"jump_{arch}.S"),
             str(PRELOAD_SOURCES / "hook" / "entry" / f"entry_{arch}.S")]
 
