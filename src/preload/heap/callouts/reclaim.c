@@ -106,12 +106,12 @@ void gf_reclaim_now(enum gf_reclaim_kind newest)
 {
     const int error = errno;
 
-    wake_engine();
     if (newest == gf_reclaim_pages)
         drop_mappings();
     purge_pages();
     if (newest == gf_reclaim_mappings)
         drop_mappings();
+    wake_engine(); /* last: the engine's thread must not purge what this thread is about to purge */
     errno = error;
 }
 
