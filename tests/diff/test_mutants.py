@@ -177,7 +177,6 @@ MUTANTS = {
     "drops_pages_ahead": mapped("written"),
     "copies_pages_ahead": mapped("overwritten"),
     "reads_by_touching": mapped("truncated", "catch"),
-    "opens_file_ahead": mapped("locked"),
     "outlives_copy": mapped("unmapped"),
     "reads_ahead_of_all": mapped("few"),
     "delivers_stale_bytes": mapped("overwritten"),

@@ -62,16 +62,6 @@ void gf_mutation_mark(CUstream stream)
     gf_setup.cuda->cuEventRecord(event, stream);
 }
 
-void gf_mutation_open_file(const void *at)
-{
-    char name[4096];
-    struct gf_vma vma;
-    const int fd =
-        gf_vma_query((uintptr_t)at, &vma, name, sizeof(name)) ? -1 : open(name, O_RDONLY);
-    if (fd >= 0)
-        close(fd);
-}
-
 /* Ranges that were read ahead. A new range replaces the oldest one. */
 enum { STORED = 64 };
 static struct {

@@ -76,8 +76,6 @@ static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
         (void)*(const volatile char *)at;
         return true;
     }
-    if (GF_MUTATED(opens_file_ahead))
-        gf_mutation_open_file((void *)at);
     return madvise((void *)at, *ret_next - at,
                    GF_MUTATED(drops_pages_ahead)    ? MADV_DONTNEED
                    : GF_MUTATED(copies_pages_ahead) ? MADV_POPULATE_WRITE

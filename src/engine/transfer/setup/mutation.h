@@ -21,8 +21,6 @@ void gf_mutation_drop(const char *name);
 bool gf_mutation_keep(void *p, CUresult *ret_result);
 bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
 void gf_mutation_sleep(const char *name); /* sleeps for 20 ms, if the named mutation is active */
-/* Opens the file of the mapping at this address by its name, and closes it again. */
-void gf_mutation_open_file(const void *at);
 /* For the mutation delivers_stale_bytes: stores bytes that are read ahead. */
 void gf_mutation_store_ahead(const void *at, size_t bytes);
 /*
@@ -41,7 +39,6 @@ void gf_mutation_mark(CUstream stream);
 #define GF_MUTATION_HOLD(name) ((void)0)
 #define GF_MUTATION_DROP(name) ((void)0)
 #define GF_MUTATION_SLEEP(name) ((void)0)
-#define gf_mutation_open_file(at) ((void)0)
 #define gf_mutation_mark(stream) ((void)0)
 #define gf_mutation_store_ahead(at, bytes) ((void)0)
 #define gf_mutation_change_copy(to, at, bytes) ((void)0)
