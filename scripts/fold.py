@@ -1,0 +1,634 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Folds src into the modules of scripts/fold/table.txt: fold.py [--root DIR] [--build] [--room FOLDER ...] [--end]
+
+Without options: everything, in one go. --build: the build files, and the files that only move. --room FOLDER: the modules
+of one folder of the new tree. --end: the lints and documents of the new tree. In this order, each leaves a tree that
+builds. A file of src that the table does not name is an error; a file of the table that src lacks is a note.
+
+    scripts/fold/table.txt    the modules, and the files that only move
+    scripts/fold/names.txt    names that clash in merged files
+    scripts/fold/edits-*.txt  edits of other files, each old text exactly once
+    scripts/fold/build, end   whole files of the new tree; a line 'X.c' stands for the sources of module X
+"""
+import argparse
+import collections
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent / "fold"
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */"
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">](.*)$')
+LEXER = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+PROTOTYPE = re.compile(r"^(?!static|extern|typedef|return|#)([A-Za-z_][\w ]*[ *]+)(gf_\w+)\((?:[^;{}()]|\([^;{}()]*\))*\);\n", re.M)
+TEXT = {".c", ".h", ".S", ".def", ".py", ".sh", ".md", ".txt", ".build", ".in", ".map", ".syms", ".yml", ".toml", ".json",
+        ".html", ".install", ".supp", ""}
+WIDTH = 100
+
+
+class Table:
+    def __init__(self, root):
+        self.src = root / "src"
+        self.modules, self.purpose, self.files, self.made = {}, {}, {}, {}
+        self.names = collections.defaultdict(list)
+        for line in self.lines("table.txt"):
+            new, _, rest = line.partition(" : ")
+            olds, _, purpose = rest.partition(" | ")
+            kind, _, path = new.partition(" ")
+            if kind == "file":
+                self.files[olds] = path
+            elif kind == "made":
+                self.made[olds] = path
+            else:
+                self.modules[new], self.purpose[new] = olds.split(), purpose
+        self.olds = dict(self.modules)
+        for line in self.lines("names.txt"):
+            old, _, words = line.partition(" : ")
+            self.names[old].append(words.split()[:2])
+
+    @staticmethod
+    def lines(name):
+        return [line for line in (HERE / name).read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+
+    def there(self, module):
+        return [suffix for suffix in (".c", ".h") if (self.src / (module + suffix)).is_file()]
+
+    def check(self):
+        """Drops what src lacks. Returns the files of src that the table does not name."""
+        known = set(self.files) | set(self.files.values())
+        for new, olds in list(self.modules.items()):
+            kept = [old for old in olds if self.there(old)]
+            if not kept and self.there(new):
+                kept = [new]  # folded earlier
+            for old in set(olds) - set(kept) if kept != [new] else ():
+                print(f"note: src/{old} is gone; {new} is made without it")
+            if not kept:
+                print(f"note: no part of {new} is left; it is not made")
+                del self.modules[new]
+                continue
+            self.modules[new] = kept
+            known |= {part + suffix for part in [new, *kept] for suffix in (".c", ".h")}
+        found = {path.relative_to(self.src).as_posix() for path in self.src.rglob("*") if path.is_file()}
+        for old in [old for old in self.files if old not in found]:
+            if self.files[old] not in found:
+                print(f"note: src/{old} is gone")
+            del self.files[old]
+        return sorted(name for name in found - known if not name.endswith("meson.build"))
+
+
+def lexed(text):
+    """Yields (whether it is code, text)."""
+    at = 0
+    for found in LEXER.finditer(text):
+        yield True, text[at:found.start()]
+        yield False, found[0]
+        at = found.end()
+    yield True, text[at:]
+
+
+def code_of(text):
+    """Returns the text with comments and strings blanked; positions stay."""
+    return LEXER.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def renamed(path, text, names):
+    for old, new in names:
+        word = re.compile(rf"(?<![\w.])(?<!->){old}\b(?!\s*/)")
+        before = text
+        text = "".join(word.sub(new, part) if code else part for code, part in lexed(text))
+        if text == before:
+            print(f"note: {path}: no {old}, which scripts/fold/names.txt renames")
+    return text
+
+
+class Part:
+    """A C file without licence line and header guard: head comment, #include lines, body."""
+
+    def __init__(self, path, names=()):
+        text = renamed(path, path.read_text(encoding="utf-8"), names)
+        text = text.removeprefix(SPDX + "\n")
+        self.head = ""
+        found = re.match(r"/\*.*?\*/\n", text, re.S)
+        if found:
+            self.head, text = found[0], text[found.end():]
+        if path.suffix == ".h":
+            text = re.sub(r"^\s*#ifndef (\w+)\n#define \1\n", "", text, count=1)
+            text = re.sub(r"\n#endif[^\n]*\n*\Z", "\n", text)
+        self.includes, lines, depth, code = [], [], 0, False
+        shown = code_of(text).split("\n")
+        for line, bare in zip(text.split("\n"), shown):
+            depth += bool(re.match(r"\s*#\s*if", bare)) - bool(re.match(r"\s*#\s*endif", bare))
+            found = INCLUDE.match(line)
+            if found and depth == 0 and not code and found[2].endswith(".h"):
+                self.includes.append((found[1], found[2], found[3]))
+                continue
+            code = code or bool(bare.strip()) and not re.match(r"\s*#\s*(if|endif)", bare)
+            lines.append(line)
+        self.body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+        if self.body:
+            self.body += "\n"
+
+
+class Fold:
+    def __init__(self, root, table, rooms):
+        self.root, self.src, self.table = root, root / "src", table
+        self.rooms = rooms
+        self.taken = {new: olds for new, olds in table.modules.items()
+                      if rooms is None or new.rsplit("/", 1)[0] in rooms}
+        self.new = {old: new for new, olds in self.taken.items() for old in olds}
+        self.map = {}  # old file -> new file, below src
+        self.private = set()
+        self.texts = {}
+        for path in self.tracked():
+            if path.suffix in (".c", ".h", ".S", ".def", ".py", ".build", ".map", ".syms", ".in", ".sh"):
+                self.texts[path] = path.read_text(encoding="utf-8", errors="replace")
+
+    def tracked(self):
+        listed = subprocess.run(["git", "-C", self.root, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, text=True,
+                                check=True).stdout
+        for name in listed.split("\0"):
+            path = self.root / name
+            if name and path.is_file() and not path.is_symlink() and not name.startswith("scripts/fold"):
+                yield path
+
+    def inclusions(self):
+        """Returns {header below src: the files that include it}."""
+        found = collections.defaultdict(set)
+        for path, text in self.texts.items():
+            if path.suffix in (".c", ".h", ".S", ".def"):
+                for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+                    found[re.sub(r"^(\.\./)+src/", "", name)].add(path)
+            else:
+                for name in re.findall(r'[\w/]+/\w+\.h\b', text):  # flags, programs that tests write
+                    if (self.src / name.split("src/")[-1]).is_file():
+                        found[name.split("src/")[-1]].add(path)
+        return found
+
+    def users(self):
+        """Returns {word: files whose code has it}."""
+        found = collections.defaultdict(set)
+        for path, text in self.texts.items():
+            code = LEXER.sub(lambda m: " " if m[0][0] == "/" else m[0], text) if path.suffix in (".c", ".h") else text
+            for word in set(re.findall(r"\w+", code)):
+                found[word].add(path)
+        return found
+
+    def choose_headers(self):
+        """A header that only its module includes disappears into the module's .c, unless a header that stays includes it."""
+        included = self.inclusions()
+        for new, olds in self.taken.items():
+            inside = {self.src / (old + suffix) for old in olds for suffix in (".c", ".h")}
+            headers = [old for old in olds if (self.src / (old + ".h")).is_file()]
+            if not any((self.src / (old + ".c")).is_file() for old in olds):
+                continue
+            stay = {old for old in headers if included[old + ".h"] - inside}
+            grown = True
+            while grown:
+                more = {other for old in stay for other in headers if other not in stay
+                        and self.src / (old + ".h") in included[other + ".h"]}
+                grown = bool(more)
+                stay |= more
+            self.private |= set(headers) - stay
+        for old, new in self.new.items():
+            for suffix in self.table.there(old):
+                self.map[old + suffix] = new + (".c" if old in self.private else suffix)
+
+    def order(self, olds):
+        """Parts that others of the module include come first."""
+        needs = {}
+        for old in olds:
+            text = "".join(self.texts[self.src / (old + s)] for s in self.table.there(old))
+            needs[old] = {other for other in olds if other != old and f'"{other}.h"' in text}
+        done = []
+        while len(done) < len(olds):
+            left = [old for old in olds if old not in done]
+            done.append(next((old for old in left if not needs[old] - set(done)), left[0]))
+        return done
+
+    def target(self, name):
+        """Returns the new path of an included file."""
+        return self.map.get(name) or self.moved.get(name, name)
+
+    def block(self, includes, own, without=()):
+        """Returns the lines of #include, sorted, each once."""
+        seen = {}
+        for mark, name, rest in includes:
+            name = self.target(name) if mark == '"' else name
+            if mark == '"' and (name == own or name.endswith(".c")) or (mark, name) in without:
+                continue
+            seen[mark, name] = seen.get((mark, name)) or rest
+        groups = []
+        for mark, end in (('"', '"'), ("<", ">")):
+            lines = [f"#include {mark}{name}{end}{rest}\n" for (m, name), rest in sorted(seen.items()) if m == mark]
+            if lines:
+                groups.append("".join(lines))
+        return groups, set(seen)
+
+    def body(self, text, own):
+        """Rewrites #include lines that stay where they are."""
+        lines = []
+        for line in text.split("\n"):
+            found = INCLUDE.match(line)
+            if found and found[1] == '"':
+                name = self.target(found[2])
+                if name == own:
+                    continue
+                line = line.replace(found[2], name)
+            lines.append(line)
+        return "\n".join(lines)
+
+    def localize(self, parts, users, inside):
+        """Makes functions static that no other module uses. parts: [(header or None, source or None)]. The contract of such a
+        function moves from the header to its definition."""
+        first = []
+        for header, source, is_private in parts:
+            if not header:
+                continue
+            for group in re.split(r"(?<=\n)\n+", header.body):
+                found = list(PROTOTYPE.finditer(group))
+                rest = PROTOTYPE.sub("", group)
+                comment = re.match(r"\s*(/\*.*?\*/\n)?\s*\Z", rest, re.S)
+                names = [f[2] for f in found]
+                if not found or not comment or any(users[name] - inside for name in names):
+                    continue
+                others = "".join(code_of(PROTOTYPE.sub("", h.body)) for h, _, private in parts if h and not private)
+                if any(re.search(rf"\b{name}\b(?<!struct {name})", others) for name in names):
+                    continue  # inline functions and macros of the header use it
+                sources = [next((s for _, s, _ in parts if s and self.definition(s.body, name)), None) for name in names]
+                if None in sources:
+                    continue
+                for name, part in zip(names, sources):
+                    at = self.definition(part.body, name)
+                    line = part.body[at.start():]
+                    keep = comment[1] if len(names) == 1 and comment[1] else ""
+                    part.body = part.body[:at.start()] + keep + "static " + line
+                if len(names) > 1 and comment[1]:  # one comment for several functions stays with their declarations
+                    text = PROTOTYPE.sub(lambda f: "static " + f[0], group)
+                    holder = next(s for _, s, _ in parts if s is sources[0])
+                    holder.body = text.strip("\n") + "\n\n" + holder.body
+                else:
+                    first += [(f[2], "static " + f[0]) for f in found]
+                header.body = header.body.replace(group, "\n", 1)
+            header.body = re.sub(r"\n{3,}", "\n\n", header.body).strip("\n")
+            header.body += "\n" if header.body else ""
+        return first
+
+    @staticmethod
+    def definition(body, name):
+        """Returns the place of a function's definition."""
+        for found in re.finditer(rf"^(?!static|extern|return|typedef|#|\s)[A-Za-z_][\w ]*[ *]+{name}\(", body, re.M):
+            rest = code_of(body[found.start():found.start() + 1500])
+            if re.match(r"[^;{}]*\)\s*(GF_\w+(\([^)]*\))?\s*)?\n\{", rest):
+                return found
+        return None
+
+    def module(self, new, olds, users):
+        """Returns the new header's and source's text of a module."""
+        olds = self.order(olds)
+        inside = {self.src / (old + suffix) for old in olds for suffix in (".c", ".h")}
+        parts = [(Part(self.src / (old + ".h")) if (self.src / (old + ".h")).is_file() else None,
+                  Part(self.src / (old + ".c"), self.table.names[old]) if (self.src / (old + ".c")).is_file() else None,
+                  old in self.private) for old in olds]
+        has_source = any(source for _, source, _ in parts)
+        public = [header for header, _, private in parts if header and not private]
+        own = new + ".h"
+        first = self.localize(parts, users, inside) if has_source and (len(olds) > 1 or self.private & set(olds)) else []
+        public = [header for header in public if header.body or len(olds) == 1 or not has_source]
+        sections = [(part.head, part.body) for header, source, private in parts
+                    for part in (header if header not in public else None, source) if part]
+        title = f"/* {self.table.purpose[new][0].upper()}{self.table.purpose[new][1:].replace('`', '')}. */\n"
+        top, skip = "", set()
+        if public:
+            many = len(public) > 1
+            groups, skip = self.block([i for header in public for i in header.includes], own)
+            guard = "GF_" + re.sub(r"\W", "_", new.upper()) + "_H"
+            texts = [((header.head + "\n") if many and header.head else "") + self.body(header.body, own) for header in public]
+            top = "\n".join([f"{SPDX}\n{title if many else public[0].head}#ifndef {guard}\n#define {guard}\n",
+                             *groups, *texts, "#endif\n"])
+        if not has_source:
+            return top, ""
+        head = ""
+        if not public and len([1 for text in sections if text[1]]) > 1:
+            head = title
+        elif sections[0][0] and len(sections) == 1 or (len(sections) > 1 and not sections[0][1]):
+            head, sections[0] = sections[0][0], ("", sections[0][1])
+        elif len(sections) == 1:
+            head = ""
+        includes = [i for header, source, private in parts for part in (header if header not in public else None, source) if part
+                    for i in part.includes]
+        groups, _ = self.block(includes, own, skip)
+        texts = [((h + "\n") if h else "") + self.body(b, own) for h, b in sections if h or b]
+        text = "\n".join(texts)
+        code = code_of(text)
+        early = ""
+        for name, prototype in first:  # a use before the definition needs the declaration
+            at, use = self.definition_static(code, name), re.search(rf"(?<!struct )\b{name}\b", code)
+            if use and at and use.start() < at.start():
+                early += prototype
+        blocks = ([f'#include "{own}"\n'] if public else []) + groups + ([early] if early else []) + [text]
+        return top, f"{SPDX}\n{head}" + "\n".join(blocks)
+
+    @staticmethod
+    def definition_static(code, name):
+        return re.search(rf"^static [\w ]*[ *]*{name}\((?=[^;{{}}]*\)[^;{{}}]*\n\{{)", code, re.M)
+
+    def run(self, moved):
+        """Writes the modules. moved: files that only move."""
+        self.moved = moved
+        self.choose_headers()
+        users = self.users() if self.taken else {}
+        made = self.made = {}
+        for new, olds in self.taken.items():
+            header, source = self.module(new, olds, users)
+            for suffix, text in ((".h", header), (".c", source)):
+                if text:
+                    made[self.src / (new + suffix)] = re.sub(r"\n{3,}", "\n\n", text)
+            for old in olds:
+                if (self.src / (old + ".h")).is_file() and not header:
+                    self.map[old + ".h"] = new + ".c"
+        for old, new in moved.items():
+            if (self.src / old).is_file() and old != new:
+                (self.src / new).parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(self.src / old, self.src / new)
+        for old in self.new:
+            for suffix in self.table.there(old):
+                (self.src / (old + suffix)).unlink()
+        for path, text in made.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for path in sorted(self.src.rglob("*"), reverse=True):
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+        return made
+
+
+class Mentions:
+    """Rewrites paths and names of moved files in all tracked files."""
+
+    PATH = re.compile(r"(?<![\w./-])((?:\$?\{?\w*\}?/)?(?:build/)?src/)?([A-Za-z_][\w-]*(?:/[\w<>.-]*[\w>])*)")
+
+    def __init__(self, fold, moved, made):
+        self.fold, self.root = fold, fold.root
+        self.files = {**fold.map, **moved, **made}
+        self.files = {old: new for old, new in self.files.items() if old != new}
+        for old, new in list(self.files.items()):
+            if re.search(r"_(x86_64|aarch64)\.S$", old):
+                self.files[re.sub(r"_(x86_64|aarch64)\.S", "_<arch>.S", old)] = re.sub(r"_(x86_64|aarch64)\.S", "_<arch>.S", new)
+        self.modules = {old: new for old, new in fold.new.items() if old != new}
+        self.folders = self.map_folders(moved)
+        self.names = collections.defaultdict(set)
+        for old in {**fold.map, **moved}:
+            self.names[old.rsplit("/", 1)[-1]].add(old)
+        self.others = {path.name for path in fold.tracked() if fold.src not in path.parents}
+        self.notes = set()
+
+    def map_folders(self, moved):
+        """An old folder stands for the new folder that has most of its modules."""
+        votes = collections.defaultdict(collections.Counter)
+        for old, new in [*self.fold.new.items(), *moved.items()]:
+            folder = old
+            while "/" in folder:
+                folder = folder.rsplit("/", 1)[0]
+                votes[folder][new.rsplit("/", 1)[0]] += 1
+        found = {folder: counted.most_common(1)[0][0] for folder, counted in votes.items()}
+        found.update({"cli": "tools", "stacks": "tools/stacks", "engine/machine/private": "host", "cli/report": "tools/report",
+                      "base/loader": "base", "base/pystack": "base", "preload/hook/attach": "preload/attach"})
+        return {old: new for old, new in found.items() if not (self.fold.src / old).is_dir() and old != new
+                and (self.fold.src / new).is_dir()}
+
+    def path(self, found):
+        prefix, name = found[1] or "", found[2]
+        if name in self.files and (prefix or "/" in name):
+            return prefix + self.files[name]
+        if prefix and name in self.modules:
+            return prefix + self.modules[name]
+        if prefix and name in self.folders:
+            return prefix + self.folders[name]
+        if prefix:  # a file that the build makes, or a pattern
+            folder, _, last = name.rpartition("/")
+            if folder in self.folders and not (self.fold.src / name).exists() and (
+                    "build" in prefix or not re.search(r"\.\w+$", last)):
+                return f"{prefix}{self.folders[folder]}/{last}"
+        return found[0]
+
+    def segments(self, found):
+        words = re.findall(r"[\"']([^\"']+)[\"']", found[1])
+        quote = found[1].strip(" /")[0]
+        for count in range(len(words), 0, -1):
+            old = "/".join(words[:count])
+            new = self.files.get(old) or self.folders.get(old)
+            if new:
+                words = [*new.split("/"), *words[count:]]
+                break
+        else:
+            return found[0]
+        return f"{quote}src{quote}" + "".join(f" / {quote}{word}{quote}" for word in words)
+
+    def bare(self, path):
+        """Returns the function that replaces a file's name without its folder."""
+        inside = self.fold.src in path.parents
+        folder = self.home.get(path, path).parent if inside else None
+
+        def replace(found):
+            name = found[0]
+            olds = self.names.get(name)
+            if not olds:
+                return name
+            if len(olds) > 1 and inside:
+                near = {old for old in olds if (self.fold.src / old).parent in (folder, *self.origins.get(path, ()))}
+                olds = near or olds
+            if len(olds) > 1 or not inside and name in self.others:
+                if {self.files.get(old, old).rsplit("/", 1)[-1] for old in olds} != {name}:
+                    self.notes.add(f"{path.relative_to(self.root)}: {name} may be {' or '.join(sorted(olds))}")
+                return name
+            old = next(iter(olds))
+            return self.files.get(old, old).rsplit("/", 1)[-1]
+
+        return replace
+
+    def text(self, path, text):
+        text = "\n".join(line if path in self.fold.made and INCLUDE.match(line) else self.PATH.sub(self.path, line)
+                         for line in text.split("\n"))  # the #include lines of new modules are right already
+        text = re.sub(r"[\"']src[\"']((?: / [\"'][\w.-]+[\"'])+)", self.segments, text)
+        name = re.compile(r"(?<![\w/.<>-])\w+(?:_<arch>)?\.(?:c|h|S|def)\b(?!\.)")
+        replace = self.bare(path)
+        if path.suffix in (".c", ".h", ".S", ".def"):
+            parts = [part if code or part[0] != "/" else name.sub(replace, part) for code, part in lexed(text)]
+            text = "".join(parts)
+            text = self.once(text)
+        elif path.suffix in (".md", ".py", ".txt"):
+            text = re.sub(r"`[^`\n]+`", lambda m: name.sub(replace, m[0]), text) if path.suffix == ".md" else text
+        return text
+
+    @staticmethod
+    def once(text):
+        """Drops #include lines of headers that were there before."""
+        seen, lines = set(), []
+        for line in text.split("\n"):
+            found = INCLUDE.match(line)
+            if found and found[2].endswith(".h"):
+                if line in seen:
+                    continue
+                seen.add(line)
+            lines.append(line)
+        return "\n".join(lines)
+
+    def run(self):
+        self.origins = collections.defaultdict(set)
+        for old, new in self.fold.map.items():
+            self.origins[self.fold.src / new].add((self.fold.src / old).parent)
+        self.home = {}
+        changed = []
+        for path in self.fold.tracked():
+            if path.suffix not in TEXT or path.name in ("CHANGELOG.md", "LICENSE", ".git-blame-ignore-revs") \
+                    or path == self.root / "bench/NOTES.md":
+                continue
+            try:
+                text = path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                continue
+            new = self.text(path, text)
+            if new != text:
+                path.write_text(new, encoding="utf-8")
+                changed.append(path)
+        for note in sorted(self.notes):
+            print("note:", note)
+        return changed
+
+
+def merge_calls(root):
+    """Merges the rows of tests/lint/calls.py that name the same file now."""
+    path = root / "tests/lint/calls.py"
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r"^PERMITTED = \{\n(.*?)^\}\n", text, re.M | re.S)
+    if not found:
+        return
+    rows = collections.defaultdict(dict)
+    for name, kinds in re.findall(r'^    "(src/[^"]+)": \{(.*?)\},?$', found[1], re.M | re.S):
+        for kind, reason in re.findall(r'"(\w+)": (OWN|"[^"]*")', kinds):
+            said = rows[name].setdefault(kind, [])
+            if reason not in said:
+                said.append(reason)
+    lines = []
+    for name, kinds in sorted(rows.items()):
+        said = {kind: reasons[0] if len(reasons) == 1 else
+                '"' + "; ".join("memory that the library mapped itself" if r == "OWN" else r.strip('"') for r in reasons) + '"'
+                for kind, reasons in kinds.items()}
+        row = f'    "{name}": {{' + ", ".join(f'"{k}": {r}' for k, r in said.items()) + "},\n"
+        if len(row) > 130:
+            row = f'    "{name}": {{\n' + "".join(f'        "{k}": {r},\n' for k, r in said.items()) + "    },\n"
+        lines.append(row)
+    path.write_text(text.replace(found[0], "PERMITTED = {\n" + "".join(lines) + "}\n"), encoding="utf-8")
+
+
+def templates(root, table, folder):
+    """Copies whole files. A line 'X.c' of a build file stands for the sources of X that there are now."""
+    for path in sorted((HERE / folder).rglob("*")):
+        if not path.is_file() or "__pycache__" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        if path.name == "meson.build":
+            text = "".join(expanded(root, table, line) for line in text.splitlines(keepends=True))
+        to = root / path.relative_to(HERE / folder)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(text, encoding="utf-8")
+        shutil.copymode(path, to)
+
+
+def sources(root, table, module, suffix):
+    """Returns the files of a module that there are now: its own, or those of its parts."""
+    parts = [old for old in table.modules.get(module, [module]) if (root / "src" / (old + suffix)).is_file()]
+    return [part + suffix for part in parts] or [module + suffix]
+
+
+# Modules that a folder's marker leaves out, because the build files name them.
+NAMED = {"base/loader", "config/generate", "config/generate_fields", "host/private_env", "preload/hook/api", "preload/hook/entry",
+         "tools/doctor/generate_checks", "tools/main", "tools/stacks/objects", "tools/stacks/python_threads",
+         "tools/stacks/stacks_main", "tools/stacks/target"}
+
+
+def expanded(root, table, line):
+    found = re.fullmatch(r"( +)@([\w/]+)@\n", line)  # the modules of a folder, in the table's order
+    if found:
+        modules = [new for new in table.modules if new.rsplit("/", 1)[0] == found[2] and new not in NAMED]
+        return "".join(f"{found[1]}'{name}',\n" for new in modules for name in sources(root, table, new, ".c")
+                       if (root / "src" / name).is_file())
+    found = re.fullmatch(r"( +)'([\w/]+)(\.[ch])',\n", line)
+    if found:
+        return "".join(f"{found[1]}'{name}',\n" for name in sources(root, table, found[2], found[3]))
+    return re.sub(r"@([\w/]+)\.h@", lambda m: (m[1] if (root / "src" / (m[1] + ".h")).is_file() else
+                  next(new for new, olds in table.olds.items() if m[1] in olds)) + ".h", line)
+
+
+def edit(root, name):
+    """Applies edits: '== PATH', then blocks of old and new text between <<<<, ==== and >>>>."""
+    bad = []
+    if not (HERE / name).is_file():
+        return bad
+    for file in re.split(r"^== ", (HERE / name).read_text(encoding="utf-8"), flags=re.M)[1:]:
+        title, _, rest = file.partition("\n")
+        path = root / title.strip()
+        if title.startswith("delete "):
+            (root / title.split()[1]).unlink(missing_ok=True)
+            continue
+        if not path.is_file():
+            bad.append(f"{title}: no such file")
+            continue
+        text = path.read_text(encoding="utf-8")
+        for old, new in re.findall(r"^<<<<\n(.*?)^====\n(.*?)^>>>>$", rest, re.M | re.S):
+            if text.count(old) != 1:
+                bad.append(f"{title}: {text.count(old)} times, not once: {old!r}")
+            else:
+                text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+    return bad
+
+
+def format_c(root, paths):
+    paths = [str(path) for path in paths if path.suffix in (".c", ".h") and path.is_file()]
+    if paths and shutil.which("clang-format"):
+        subprocess.run(["clang-format", "-i", *paths], cwd=root, check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Folds src into the modules of scripts/fold/table.txt.")
+    parser.add_argument("--root", type=pathlib.Path, default=HERE.parents[1])
+    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--room", action="append", default=[])
+    parser.add_argument("--end", action="store_true")
+    options = parser.parse_args()
+    root = options.root.resolve()
+    everything = not (options.build or options.room or options.end)
+    table = Table(root)
+    unknown = table.check()
+    if unknown:
+        for name in unknown:
+            print(f"src/{name}: no row in scripts/fold/table.txt names it", file=sys.stderr)
+        return 1
+    build, bad = everything or options.build, []
+    if build:
+        for path in (root / "src").rglob("meson.build"):
+            path.unlink()
+    moved = table.files if build else {}
+    fold = Fold(root, table, None if everything else options.room)
+    made = fold.run({**moved, **(table.made if build else {})})
+    changed = Mentions(fold, moved, table.made if build else {}).run()
+    if everything or options.room:
+        merge_calls(root)
+    format_c(root, {*made, *changed})
+    if build:
+        bad += edit(root, "edits-build.txt")
+    if everything or options.end:
+        bad += edit(root, "edits-end.txt")
+        templates(root, table, "end")
+    templates(root, table, "build")
+    for line in bad:
+        print("error:", line, file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
