@@ -118,6 +118,10 @@ class Part:
             text = re.sub(r"^\s*#ifndef (\w+)\n#define \1\n", "", text, count=1)
             text = re.sub(r"\n#endif[^\n]*\n*\Z", "\n", text)
         self.includes, lines, depth, code = [], [], 0, False
+        # A macro that a header reads stands before the first #include, also in the merged file.
+        found = re.match(r"(#define \w+\n)+(?=#include)", text)
+        self.first = found[0] if found else ""
+        text = text.removeprefix(self.first)
         shown = code_of(text).split("\n")
         for line, bare in zip(text.split("\n"), shown):
             depth += bool(re.match(r"\s*#\s*if", bare)) - bool(re.match(r"\s*#\s*endif", bare))
@@ -328,7 +332,8 @@ class Fold:
             at, use = self.definition_static(code, name), re.search(rf"(?<!struct )\b{name}\b", code)
             if use and at and use.start() < at.start():
                 early += prototype
-        blocks = ([f'#include "{own}"\n'] if public else []) + groups + ([early] if early else []) + [text]
+        before = "".join(source.first for _, source, _ in parts if source)
+        blocks = ([before] if before else []) + ([f'#include "{own}"\n'] if public else []) + groups + ([early] if early else []) + [text]
         return top, f"{SPDX}\n{head}" + "\n".join(blocks)
 
     @staticmethod
@@ -368,7 +373,7 @@ class Fold:
 class Mentions:
     """Rewrites paths and names of moved files in all tracked files."""
 
-    PATH = re.compile(r"(?<![\w./-])((?:\$?\{?\w*\}?/)?(?:build/)?src/)?([A-Za-z_][\w-]*(?:/[\w<>.-]*[\w>])*)")
+    PATH = re.compile(r"(?<![\w./-])((?:\$?\{?\w*\}?/)?(?:build/)?src/)?([A-Za-z_][\w-]*(?:/[\w<>.*-]*[\w>*])*)")
 
     def __init__(self, fold, moved, made):
         self.fold, self.root = fold, fold.root
@@ -410,7 +415,7 @@ class Mentions:
         if prefix:  # a file that the build makes, or a pattern
             folder, _, last = name.rpartition("/")
             if folder in self.folders and not (self.fold.src / name).exists() and (
-                    "build" in prefix or not re.search(r"\.\w+$", last)):
+                    "build" in prefix or "<" in last or "*" in last or not re.search(r"\.\w+$", last)):
                 return f"{prefix}{self.folders[folder]}/{last}"
         return found[0]
 
@@ -450,6 +455,7 @@ class Mentions:
         return replace
 
     def text(self, path, text):
+        original = text
         text = "\n".join(line if path in self.fold.made and INCLUDE.match(line) else self.PATH.sub(self.path, line)
                          for line in text.split("\n"))  # the #include lines of new modules are right already
         text = re.sub(r"[\"']src[\"']((?: / [\"'][\w.-]+[\"'])+)", self.segments, text)
@@ -459,9 +465,26 @@ class Mentions:
             parts = [part if code or part[0] != "/" else name.sub(replace, part) for code, part in lexed(text)]
             text = "".join(parts)
             text = self.once(text)
-        elif path.suffix in (".md", ".py", ".txt"):
-            text = re.sub(r"`[^`\n]+`", lambda m: name.sub(replace, m[0]), text) if path.suffix == ".md" else text
+        elif path.name == "calls.py":
+            text = name.sub(replace, text)
+        elif path.suffix == ".md":
+            new = re.sub(r"`[^`\n]+`", lambda m: name.sub(replace, m[0]), text)
+            text = "\n".join(line if line == old else self.each_once(line)
+                             for line, old in zip(new.split("\n"), original.split("\n")))
         return text
+
+    @staticmethod
+    def each_once(line):
+        """Drops repeated names from lists such as `a`, `b` and `a`."""
+        def shorter(found):
+            items = re.findall(r"(`[^`]+`)(, and | and | or |, |)", found[0])
+            names = list(dict.fromkeys(name for name, _ in items))
+            if len(names) == len(items):
+                return found[0]
+            last = [sep for _, sep in items if sep and sep != ", "]
+            return names[0] if len(names) == 1 else ", ".join(names[:-1]) + (last[-1] if last else ", ") + names[-1]
+
+        return re.sub(r"`[\w/.<>-]+`(?:(?:, and |, | and | or )`[\w/.<>-]+`)+", shorter, line)
 
     @staticmethod
     def once(text):
