@@ -32,13 +32,15 @@ WIDTH = 100
 class Table:
     def __init__(self, root):
         self.src = root / "src"
-        self.modules, self.purpose, self.files, self.made = {}, {}, {}, {}
+        self.modules, self.purpose, self.files, self.made, self.words = {}, {}, {}, {}, []
         self.names = collections.defaultdict(list)
         for line in self.lines("table.txt"):
             new, _, rest = line.partition(" : ")
             olds, _, purpose = rest.partition(" | ")
             kind, _, path = new.partition(" ")
-            if kind == "file":
+            if kind == "word":
+                self.words.append(path.split())
+            elif kind == "file":
                 self.files[olds] = path
             elif kind == "made":
                 self.made[olds] = path
@@ -467,7 +469,7 @@ class Mentions:
             text = self.once(text)
         elif path.name == "calls.py":
             text = name.sub(replace, text)
-        elif path.suffix == ".md":
+        elif path.suffix == ".md" and path.name != "NOTES.md":
             new = re.sub(r"`[^`\n]+`", lambda m: name.sub(replace, m[0]), text)
             text = "\n".join(line if line == old else self.each_once(line)
                              for line, old in zip(new.split("\n"), original.split("\n")))
@@ -506,8 +508,7 @@ class Mentions:
         self.home = {}
         changed = []
         for path in self.fold.tracked():
-            if path.suffix not in TEXT or path.name in ("CHANGELOG.md", "LICENSE", ".git-blame-ignore-revs") \
-                    or path == self.root / "bench/NOTES.md":
+            if path.suffix not in TEXT or path.name in ("CHANGELOG.md", "LICENSE", ".git-blame-ignore-revs"):
                 continue
             try:
                 text = path.read_text(encoding="utf-8")
@@ -569,8 +570,7 @@ def sources(root, table, module, suffix):
 
 # Modules that a folder's marker leaves out, because the build files name them.
 NAMED = {"base/loader", "config/generate", "config/generate_fields", "host/private_env", "preload/hook/api", "preload/hook/entry",
-         "tools/doctor/generate_checks", "tools/main", "tools/stacks/objects", "tools/stacks/python_threads",
-         "tools/stacks/stacks_main", "tools/stacks/target"}
+         "tools/doctor/generate_checks", "tools/main", "tools/stacks/cmd_stacks"}
 
 
 def expanded(root, table, line):
@@ -587,27 +587,38 @@ def expanded(root, table, line):
 
 
 def edit(root, name):
-    """Applies edits: '== PATH', then blocks of old and new text between <<<<, ==== and >>>>."""
+    """Applies edits: '== PATH', then blocks of old and new text between <<<<, ==== and >>>>. '== PATH ?': the file may be
+    missing. <<<<?: the old text may be missing. '== delete PATH': deletes a file."""
     bad = []
-    if not (HERE / name).is_file():
-        return bad
     for file in re.split(r"^== ", (HERE / name).read_text(encoding="utf-8"), flags=re.M)[1:]:
         title, _, rest = file.partition("\n")
-        path = root / title.strip()
         if title.startswith("delete "):
             (root / title.split()[1]).unlink(missing_ok=True)
             continue
+        path = root / title.split()[0]
         if not path.is_file():
-            bad.append(f"{title}: no such file")
+            if not title.endswith("?"):
+                bad.append(f"{title}: no such file")
             continue
         text = path.read_text(encoding="utf-8")
-        for old, new in re.findall(r"^<<<<\n(.*?)^====\n(.*?)^>>>>$", rest, re.M | re.S):
-            if text.count(old) != 1:
-                bad.append(f"{title}: {text.count(old)} times, not once: {old!r}")
-            else:
+        for optional, old, new in re.findall(r"^<<<<(\??)\n(.*?)^====\n(.*?)^>>>>$", rest, re.M | re.S):
+            if text.count(old) == 1:
                 text = text.replace(old, new)
+            elif not optional:
+                bad.append(f"{title}: {text.count(old)} times, not once: {old!r}")
         path.write_text(text, encoding="utf-8")
     return bad
+
+
+def rename_variables(root, words):
+    """Renames variables in the build files outside src."""
+    for folder in ("tests", "bench", "python"):
+        for path in (root / folder).rglob("meson.build"):
+            text = path.read_text(encoding="utf-8")
+            for old, new in words:
+                text = re.sub(rf"\b{old}\b", new, text)
+            text = re.sub(r"\b(\w+_(?:lib|dep)), \1\b", r"\1", text)
+            path.write_text(text, encoding="utf-8")
 
 
 def format_c(root, paths):
@@ -643,11 +654,14 @@ def main():
         merge_calls(root)
     format_c(root, {*made, *changed})
     if build:
+        rename_variables(root, table.words)
         bad += edit(root, "edits-build.txt")
     if everything or options.end:
         bad += edit(root, "edits-end.txt")
         templates(root, table, "end")
     templates(root, table, "build")
+    if (root / "tests/lint/layers.py").is_file():
+        subprocess.run([sys.executable, root / "tests/lint/tables.py", root, "--write"], check=True)
     for line in bad:
         print("error:", line, file=sys.stderr)
     return 1 if bad else 0
