@@ -13,6 +13,7 @@ builds. A file of src that the table does not name is an error; a file of the ta
 """
 import argparse
 import collections
+import hashlib
 import pathlib
 import re
 import shutil
@@ -32,13 +33,15 @@ WIDTH = 100
 class Table:
     def __init__(self, root):
         self.src = root / "src"
-        self.modules, self.purpose, self.files, self.made, self.words = {}, {}, {}, {}, []
+        self.modules, self.purpose, self.files, self.made, self.words, self.digests = {}, {}, {}, {}, [], {}
         self.names = collections.defaultdict(list)
         for line in self.lines("table.txt"):
             new, _, rest = line.partition(" : ")
             olds, _, purpose = rest.partition(" | ")
             kind, _, path = new.partition(" ")
-            if kind == "word":
+            if kind == "from":
+                self.digests[path] = olds
+            elif kind == "word":
                 self.words.append(path.split())
             elif kind == "file":
                 self.files[olds] = path
@@ -548,6 +551,10 @@ def merge_calls(root):
     path.write_text(text.replace(found[0], "PERMITTED = {\n" + "".join(lines) + "}\n"), encoding="utf-8")
 
 
+def git_show(root, path):
+    return subprocess.run(["git", "-C", root, "show", f"HEAD:{path.relative_to(root)}"], capture_output=True, check=False).stdout
+
+
 def templates(root, table, folder):
     """Copies whole files. A line 'X.c' of a build file stands for the sources of X that there are now."""
     for path in sorted((HERE / folder).rglob("*")):
@@ -557,6 +564,9 @@ def templates(root, table, folder):
         if path.name == "meson.build":
             text = "".join(expanded(root, table, line) for line in text.splitlines(keepends=True))
         to = root / path.relative_to(HERE / folder)
+        digest = table.digests.get(to.relative_to(root).as_posix())
+        if digest and to.is_file() and hashlib.sha256(git_show(root, to)).hexdigest()[:12] != digest:
+            print(f"note: {to.relative_to(root)} has changed since its successor was written: scripts/fold/{folder}")
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text, encoding="utf-8")
         shutil.copymode(path, to)

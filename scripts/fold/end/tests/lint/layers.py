@@ -176,7 +176,7 @@ def check_headers(src, build):
         if not name.endswith(".h") or (src / name).with_suffix(".c").is_file() or name not in commands:
             continue
         words = shlex.split(commands[name])
-        kept = [word for at, word in enumerate(words) if word.startswith(("-I", "-D", "-isystem", "-std")) or words[at - 1] == "-isystem"]
+        kept = [word for at, word in enumerate(words) if word.startswith(("-I", "-D", "-isystem", "-std")) or words[at - 1] in ("-I", "-isystem")]
         made = subprocess.run(["cc", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *kept, "-x", "c", "-"], cwd=build,
                               input=f'#include "{name}"\n', capture_output=True, text=True, check=False)
         if made.returncode:
