@@ -8,6 +8,7 @@ builds. A file of src that the table does not name is an error; a file of the ta
 
     scripts/fold/table.txt    the modules, and the files that only move
     scripts/fold/names.txt    names that clash in merged files
+    scripts/fold/words.txt    names that mean two things in the tree
     scripts/fold/edits-*.txt  edits of other files, each old text exactly once
     scripts/fold/build, end   whole files of the new tree; a line 'X.c' stands for the sources of module X
 """
@@ -393,6 +394,7 @@ class Mentions:
         for old in {**fold.map, **moved}:
             self.names[old.rsplit("/", 1)[-1]].add(old)
         self.others = {path.name for path in fold.tracked() if fold.src not in path.parents}
+        self.present = {path.name for path in fold.src.rglob("*")}
         self.notes = set()
 
     def map_folders(self, moved):
@@ -447,11 +449,11 @@ class Mentions:
             olds = self.names.get(name)
             if not olds:
                 return name
-            if len(olds) > 1 and inside:
-                near = {old for old in olds if (self.fold.src / old).parent in (folder, *self.origins.get(path, ()))}
-                olds = near or olds
-            if len(olds) > 1 or not inside and name in self.others:
-                if {self.files.get(old, old).rsplit("/", 1)[-1] for old in olds} != {name}:
+            near = {old for old in olds if inside and (self.fold.src / old).parent in (folder, *self.origins.get(path, ()))}
+            olds = near or olds
+            news = {self.files.get(old, old).rsplit("/", 1)[-1] for old in olds}
+            if len(olds) > 1 or not inside and name in self.others or not near and name in self.present and news != {name}:
+                if news != {name}:
                     self.notes.add(f"{path.relative_to(self.root)}: {name} may be {' or '.join(sorted(olds))}")
                 return name
             old = next(iter(olds))
@@ -549,6 +551,25 @@ def merge_calls(root):
             row = f'    "{name}": {{\n' + "".join(f'        "{k}": {r},\n' for k, r in said.items()) + "    },\n"
         lines.append(row)
     path.write_text(text.replace(found[0], "PERMITTED = {\n" + "".join(lines) + "}\n"), encoding="utf-8")
+
+
+def rename_words(root, lines):
+    """Renames what words.txt names. Returns the changed files."""
+    changed = set()
+    for line in lines:
+        old, new, globs = (part.strip() for part in line.split(" | "))
+        paths = [path for glob in globs.split() for path in sorted(root.glob(glob)) if path.is_file()]
+        done = False
+        for path in paths:
+            text = path.read_text(encoding="utf-8")
+            after = re.sub(old, new, text, flags=re.M)
+            if after != text:
+                path.write_text(after, encoding="utf-8")
+                changed.add(path)
+                done = True
+        if not done:
+            print(f"note: no {old} in {globs}")
+    return changed
 
 
 def git_show(root, path):
@@ -667,6 +688,7 @@ def main():
         rename_variables(root, table.words)
         bad += edit(root, "edits-build.txt")
     if everything or options.end:
+        format_c(root, rename_words(root, table.lines("words.txt")))
         bad += edit(root, "edits-end.txt")
         templates(root, table, "end")
     templates(root, table, "build")
