@@ -10,7 +10,10 @@ builds. A file of src that the table does not name is an error; a file of the ta
     scripts/fold/names.txt    names that clash in merged files
     scripts/fold/words.txt    names that mean two things in the tree
     scripts/fold/edits-*.txt  edits of other files, each old text exactly once
-    scripts/fold/build, end   whole files of the new tree; a line 'X.c' stands for the sources of module X
+    scripts/fold/build, end   whole files of the new tree; a line 'X.c' stands for the sources of module X, @FOLDER@ for those
+                              of a folder; lines between @if FILE@ and @end@ are left out if src lacks FILE
+    scripts/fold/architecture.md  the sections of docs/architecture.md about rooms
+    scripts/fold/flags.txt    the build files of src that scripts/fold/build stands for
 """
 import argparse
 import collections
@@ -34,15 +37,13 @@ WIDTH = 100
 class Table:
     def __init__(self, root):
         self.src = root / "src"
-        self.modules, self.purpose, self.files, self.made, self.words, self.digests = {}, {}, {}, {}, [], {}
+        self.modules, self.purpose, self.files, self.made, self.words = {}, {}, {}, {}, []
         self.names = collections.defaultdict(list)
         for line in self.lines("table.txt"):
             new, _, rest = line.partition(" : ")
             olds, _, purpose = rest.partition(" | ")
             kind, _, path = new.partition(" ")
-            if kind == "from":
-                self.digests[path] = olds
-            elif kind == "word":
+            if kind == "word":
                 self.words.append(path.split())
             elif kind == "file":
                 self.files[olds] = path
@@ -572,8 +573,13 @@ def rename_words(root, lines):
     return changed
 
 
-def git_show(root, path):
-    return subprocess.run(["git", "-C", root, "show", f"HEAD:{path.relative_to(root)}"], capture_output=True, check=False).stdout
+def replace_sections(root):
+    """Puts the new tree's rooms into docs/architecture.md, in place of the old folders, their reasons and their sizes."""
+    path = root / "docs/architecture.md"
+    text = path.read_text(encoding="utf-8")
+    begin, end = text.index("## Folders and their dependencies"), text.index("## From cuInit")
+    text = text[:begin] + (HERE / "architecture.md").read_text(encoding="utf-8") + text[end:]
+    path.write_text(text.replace("`engine/place` computes", "`src/host` computes"), encoding="utf-8")
 
 
 def templates(root, table, folder):
@@ -583,14 +589,28 @@ def templates(root, table, folder):
             continue
         text = path.read_text(encoding="utf-8")
         if path.name == "meson.build":
+            text = re.sub(r"^@if ([\w/.]+)@\n(.*?)^@end@\n", lambda m: m[2] if (root / "src" / m[1]).is_file() else "", text,
+                          flags=re.M | re.S)
             text = "".join(expanded(root, table, line) for line in text.splitlines(keepends=True))
         to = root / path.relative_to(HERE / folder)
-        digest = table.digests.get(to.relative_to(root).as_posix())
-        if digest and to.is_file() and hashlib.sha256(git_show(root, to)).hexdigest()[:12] != digest:
-            print(f"note: {to.relative_to(root)} has changed since its successor was written: scripts/fold/{folder}")
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text(text, encoding="utf-8")
         shutil.copymode(path, to)
+
+
+def known_flags(root, write):
+    """Notes each build file of src that has changed, apart from its sources, since its successor was written."""
+    known = HERE / "flags.txt"
+    lines = known.read_text(encoding="utf-8").splitlines() if known.is_file() else []
+    for path in sorted((root / "src").rglob("meson.build")):
+        text = re.sub(r"^ *'\w+\.[ch]',( #.*)?\n", "", path.read_text(encoding="utf-8"), flags=re.M)
+        line = f"{hashlib.sha256(text.encode()).hexdigest()[:12]} {path.relative_to(root)}"
+        if line not in lines and write:
+            lines.append(line)
+        elif line not in lines:
+            print(f"note: {path.relative_to(root)} has changed: look whether scripts/fold/build needs the change; then --flags")
+    if write:
+        known.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def sources(root, table, module, suffix):
@@ -664,8 +684,12 @@ def main():
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--room", action="append", default=[])
     parser.add_argument("--end", action="store_true")
+    parser.add_argument("--flags", action="store_true", help="records that scripts/fold/build has all of the build files of src")
     options = parser.parse_args()
     root = options.root.resolve()
+    if options.flags:
+        known_flags(root, True)
+        return 0
     everything = not (options.build or options.room or options.end)
     table = Table(root)
     unknown = table.check()
@@ -675,6 +699,7 @@ def main():
         return 1
     build, bad = everything or options.build, []
     if build:
+        known_flags(root, False)
         for path in (root / "src").rglob("meson.build"):
             path.unlink()
     moved = table.files if build else {}
@@ -691,6 +716,7 @@ def main():
         format_c(root, rename_words(root, table.lines("words.txt")))
         bad += edit(root, "edits-end.txt")
         templates(root, table, "end")
+        replace_sections(root)
     templates(root, table, "build")
     if (root / "tests/lint/layers.py").is_file():
         subprocess.run([sys.executable, root / "tests/lint/tables.py", root, "--write"], check=True)
