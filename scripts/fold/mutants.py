@@ -44,6 +44,8 @@ def unwrapped(text, at):
         flat += letter if depth == 0 else " "
     before = text[:start].rstrip()
     groups = re.search(r"&&|\|\||\?|(?<![-=<>!])[<>=](?!=)|[+*/%|,;]", flat)
+    if text[start - 1] == "(" and text[end + 1] == ")":  # twice
+        return text[:start] + inner + text[end + 1:]
     if re.search(r"(\w|\))$", before) and not before.endswith("return"):
         return text  # a call or a condition
     whole = before.endswith("return") and text[end + 1] == ";"
@@ -59,13 +61,20 @@ def cleaned(text):
     text = re.sub(rf"^( *)if \(!{MARK}\)\n\1    ([^;]*;\n)", r"\1\2", text, flags=re.M)
     text = re.sub(r"^ *GF_MUTATION_\w+\(\w+\);\n", "", text, flags=re.M)
     text = re.sub(r"^( *)if \([^\n]*\)\n *gf_mutation_change_copy\([^;]*;\n", "", text, flags=re.M)
-    text = re.sub(r"^ *gf_mutation_change_copy\([^;]*;\n", "", text, flags=re.M)
+    text = re.sub(r"^ *gf_mutation_\w+\([^;]*;\n", "", text, flags=re.M)
+    for found in re.finditer(rf"^ *const bool (\w+) =\s+{MARK} && [^;]*;\n", text, re.M):  # a flag of one mutant
+        text = text.replace(found[0], "").replace(f"{found[1]} || ", "")
+    text = re.sub(rf" \|\| \(\w+ && {MARK}\)", "", text)
+    while found := re.search(rf" && !\({MARK} && ", text):
+        text = text[:found.start()] + text[enclosing(text, found.end())[1] + 1:]
     text = re.sub(rf"^( *)do\n *([^;]*;)\n *while \({MARK} && [^\n]*\);\n", r"\1\2\n", text, flags=re.M)
     text = re.sub(rf"return {MARK};", "return false;", text)
     for pattern in (rf"{MARK} \|\|\s+", rf" \|\| {MARK}", rf"!{MARK} &&\s+", rf" && !{MARK}", rf"{MARK}[^?;|]*\?[^:?;]*:\s*"):
         while found := re.search(pattern, text):
             text = text[:found.start()] + text[found.end():]
             text = unwrapped(text, found.start())
+            if text[found.start()] == "(":
+                text = unwrapped(text, found.start() + 1)
     for found in reversed(list(re.finditer(r"return \(", text))):
         place = enclosing(text, found.end())
         statement = text[found.start():place[1] + 2]
@@ -110,27 +119,30 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
     root = parser.parse_args().root.resolve()
     src, folder = root / "src", root / "tests/diff/mutants"
-    shutil.move(src / "engine/transfer/mutation.h", folder / "mutation.h")
+    out = ["SPDX-License-Identifier: Apache-2.0", "The mutants: in a copy of FILE of src/engine/transfer, the first text is replaced by "
+           "the second. The first occurs once.", ""]
+    cleans, bad = {}, []
+    for path in sorted((src / "engine").rglob("*.[ch]")):
+        marked = path.read_text(encoding="utf-8")
+        if path.name == "mutation.h" or not ANY.search(marked):
+            continue
+        cleans[path] = clean = formatted(cleaned(marked))
+        bad += [f"{path.relative_to(root)}: cannot clean: {line.strip()}" for line in clean.splitlines() if ANY.search(line)]
+        marked = formatted(re.sub(r'^#include "engine/transfer/mutation\.h"\n', "", marked, flags=re.M))
+        out.append(f"== {path.relative_to(src / 'engine/transfer').as_posix()}")
+        for old, new in rows(clean, marked):
+            out += ["<<<<", old.removesuffix("\n"), "====", new.removesuffix("\n"), ">>>>"]
+    if bad:
+        sys.exit("\n".join(bad))
+    for path, clean in cleans.items():
+        path.write_text(clean, encoding="utf-8")
     header = folder / "mutation.h"
+    shutil.move(src / "engine/transfer/mutation.h", header)
     text = header.read_text(encoding="utf-8").replace("GF_ENGINE_TRANSFER_MUTATION_H", "GF_TESTS_MUTATION_H")
     text = re.sub(r"#ifdef GF_MUTANTS\n(.*?)#else\n.*?#endif\n", r"\1", text, flags=re.S)
     text = re.sub(r"/\*\n \* Mutants:.*?\*/\n", "/*\n * Mutants: deliberate bugs of copies of the engine's sources (edits.txt). An environment variable\n"
                   " * selects one, and at least one test must then fail.\n */\n", text, flags=re.S)
     header.write_text(text, encoding="utf-8")
-    out = ["SPDX-License-Identifier: Apache-2.0", "The mutants: in a copy of FILE of src/engine/transfer, the first text is replaced by "
-           "the second. The first occurs once.", ""]
-    for path in sorted((src / "engine").rglob("*.[ch]")):
-        marked = path.read_text(encoding="utf-8")
-        if not ANY.search(marked):
-            continue
-        clean = formatted(cleaned(marked))
-        if ANY.search(clean):
-            sys.exit(f"{path}: " + "; ".join(line for line in clean.splitlines() if ANY.search(line)))
-        marked = formatted(re.sub(r'^#include "engine/transfer/mutation\.h"\n', "", marked, flags=re.M))
-        out.append(f"== {path.relative_to(src / 'engine/transfer').as_posix()}")
-        for old, new in rows(clean, marked):
-            out += ["<<<<", old.removesuffix("\n"), "====", new.removesuffix("\n"), ">>>>"]
-        path.write_text(clean, encoding="utf-8")
     (folder / "edits.txt").write_text("\n".join(out) + "\n", encoding="utf-8")
     for name in ("apply.py", "meson.build"):
         shutil.copy(pathlib.Path(__file__).parent / "mutants" / name, folder / name)
