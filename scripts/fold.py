@@ -589,7 +589,7 @@ def templates(root, table, folder):
             continue
         text = path.read_text(encoding="utf-8")
         if path.name == "meson.build":
-            text = re.sub(r"^@if ([\w/.]+)@\n(.*?)^@end@\n", lambda m: m[2] if (root / "src" / m[1]).is_file() else "", text,
+            text = re.sub(r"^@if ([\w/.]+)@\n(.*?)^@end@\n", lambda m: m[2] if any((root / "src" / name).is_file() for name in sources(root, table, m[1][:-2], ".c")) else "", text,
                           flags=re.M | re.S)
             text = "".join(expanded(root, table, line) for line in text.splitlines(keepends=True))
         to = root / path.relative_to(HERE / folder)
@@ -620,7 +620,7 @@ def sources(root, table, module, suffix):
 
 
 # Modules that a folder's marker leaves out, because the build files name them.
-NAMED = {"base/loader", "config/generate", "config/generate_fields", "host/private_env", "preload/hook/api", "preload/hook/entry",
+NAMED = {"base/loader", "base/real_clock", "config/generate", "config/generate_fields", "host/private_env", "preload/hook/api", "preload/hook/entry",
          "tools/doctor/generate_checks", "tools/main", "tools/stacks/cmd_stacks"}
 
 
@@ -631,6 +631,8 @@ def expanded(root, table, line):
         return "".join(f"{found[1]}'{name}',\n" for new in modules for name in sources(root, table, new, ".c")
                        if (root / "src" / name).is_file())
     found = re.fullmatch(r"( +)'([\w/]+)(\.[ch])',\n", line)
+    if found and found[2] in table.olds and found[2] not in table.modules:
+        return ""
     if found:
         return "".join(f"{found[1]}'{name}',\n" for name in sources(root, table, found[2], found[3]))
     return re.sub(r"@([\w/]+)\.h@", lambda m: (m[1] if (root / "src" / (m[1] + ".h")).is_file() else
