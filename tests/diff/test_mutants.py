@@ -190,7 +190,6 @@ MUTANTS = {
     "gets_between": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
     "cuts_beside_others": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
     "looks_before_it_holds": serial("own", threads=2, SIM_DELAY=SLOW_SUBMISSIONS),
-    "looks_once": serial("legacy", "thread", SIM_DMA="late", SIM_LATE_MS=20),
     "splits_batches": serial("own"),
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
+GCC_ONLY = ("-fno-tree-loop-distribute-patterns", "-gno-variable-location-views")
 OUTPUT = ("-o", "-MQ", "-MF")  # each has a value
 # gcc's names of warnings, and arguments of malloc that are wrong on purpose (tests/preload/meson.build).
 PERMITTED = ["-Wno-unknown-warning-option", "-Wno-builtin-assume-aligned-alignment", "-Wno-non-power-of-two-alignment"]

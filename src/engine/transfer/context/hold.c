@@ -83,7 +83,7 @@ static unsigned mark_of(CUstream stream, CUcontext context)
 bool gf_hold_is_shared(CUstream stream, CUcontext context)
 {
     const unsigned i = mark_of(stream, context);
-    if (GF_MUTATED(looks_before_it_holds) || GF_MUTATED(looks_once))
+    if (GF_MUTATED(looks_before_it_holds))
         return false; /* so that more copies are cut, and the mutation shows */
     return gf_load_relaxed(&marks[i].stream) == (uintptr_t)stream &&
            gf_load_relaxed(&marks[i].context) == (uintptr_t)context &&

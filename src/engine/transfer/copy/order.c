@@ -16,7 +16,7 @@ static enum gf_bypass hold_idle(const struct gf_stage_request *request, bool wai
 
     if (!gf_hold_begin(request->call->stream, request->context->handle, request->hold))
         return gf_bypass_none;
-    if (!GF_MUTATED(looks_once) && !(waits && GF_MUTATED(reads_early)))
+    if (!waits || !GF_MUTATED(reads_early))
         reason = gf_pipeline_await_stream(request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS,
                                           &idle, ret);
     if (reason == gf_bypass_none && idle) {
@@ -41,7 +41,6 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
         return gf_bypass_shared;
     enum gf_bypass reason =
         gf_pipeline_await_stream(request, waits && !early ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
-    GF_MUTATION_SLEEP(looks_once);
     if (reason == gf_bypass_none && (idle || early) && !shared)
         reason = hold_idle(request, waits, ret, ret_order);
     return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
