@@ -40,10 +40,13 @@ void gf_pool_init(void)
 }
 
 /* A fork in a signal handler may have interrupted a thread that held the lock. */
-void gf_pool_in_child(void)
+bool gf_pool_in_child(void)
 {
-    if (gf_load_relaxed(&lock.state))
+    const bool held = gf_load_relaxed(&lock.state) != 0;
+
+    if (held)
         gf_store_relaxed(&lock.state, 0);
+    return held;
 }
 
 /* The caller of the functions up to the next one without `static` holds the lock. */

@@ -15,8 +15,8 @@
 
 /* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
 void gf_pool_init(void);
-/* Called in a forked child, before the pool is used. */
-void gf_pool_in_child(void);
+/* Called in a forked child, before the pool is used. Returns whether its lock was held: a signal handler forked. */
+bool gf_pool_in_child(void);
 
 /*
  * Takes the kept mapping with the least waste that has at least `size` bytes; what it has beyond

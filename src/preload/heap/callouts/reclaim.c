@@ -6,6 +6,7 @@
 #include "preload/heap/callouts/evict.h"
 #include "preload/heap/callouts/pool.h"
 #include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/pages/mappings.h"
 
 #include <errno.h>
 #include <sys/resource.h>
@@ -170,7 +171,9 @@ void gf_reclaim_in_child(bool may_lock)
     const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
 
     gf_own_table_in_child();
-    gf_pool_in_child();
+    /* A signal handler that interrupted the holder of a lock made the fork: the pool stays as it is. */
+    if (gf_pool_in_child() || gf_mappings_are_locked())
+        may_lock = false;
     gf_store_relaxed(&reclaim.busy, false);
     gf_store_relaxed(&reclaim.watched, false);
     gf_store_relaxed(&reclaim.wake, NULL);

@@ -39,6 +39,11 @@ static void unlock_mappings(void)
     gf_lock_give(&lock);
 }
 
+bool gf_mappings_are_locked(void)
+{
+    return gf_load_relaxed(&lock.state) != 0;
+}
+
 /*
  * In a process with one thread, a fork does not take the lock, because a write to the lock would
  * copy its page in each child.

@@ -18,6 +18,11 @@ void gf_mappings_init(void);
 /* Records a range that was mapped. */
 void gf_mappings_add(uintptr_t start, size_t size);
 /*
+ * Whether the lock of the ranges is held. In a forked child, after the fork handlers of this module:
+ * the fork was made by a signal handler that interrupted the holder.
+ */
+bool gf_mappings_are_locked(void);
+/*
  * Removes a range. Call this before the range is unmapped, because after that another thread can
  * map the addresses.
  */
