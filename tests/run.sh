@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs missing packages, builds with warnings as errors, and runs all tests. The last line is "N
-# passed, N failed, N skipped"; the line before gives the reasons for skips. Arguments go to `meson
+# passed, N failed, N skipped"; before it stand the failed cases, one a line, and the reasons for skips. Arguments go to `meson
 # test`: tests/run.sh --suite unit. The suite "full" runs only if it is named. "--foreign [SUITE...]" runs
 # the suites of other projects (tests/foreign) instead. tests/changed.sh runs what a change needs.
 set -uo pipefail

@@ -335,6 +335,24 @@ def test_count_says_why_cases_were_skipped(tmp_path):
     assert said[-2:] == ["skipped: 2 no GPU; 1 no qemu", "0 passed, 0 failed, 3 skipped"]
 
 
+def test_count_names_failed_cases_last(tmp_path):
+    """One line each, with the complaint's first line and the assertion, right before the numbers."""
+    tap = ('<testsuite name="p.p:unit / ring" failures="1"><testcase name="1 - a"/><testcase name="2 - b"><failure/></testcase>'
+           "<system-out>1..2\nok 1 - a\nnot ok 2 - b\n# 1 != 2\n# ring.c:7: error: Failure!\n</system-out></testsuite>")
+    lint = BAD.format("p:lint / files").replace("<failure/>", "<failure/><system-err>reading\na.c:1: error: too long\nend</system-err>")
+    message = quoteattr("AssertionError: gpufeed: a line\nassert (1, 2) == (1, 3)\n  at 1")
+    python = f'<testsuite><testcase classname="t" name="a"><failure message={message}/></testcase></testsuite>'
+    write_log(tmp_path / "b", f'{tap}<testsuite name="p">{BAD.format("p:preload / cli")}{lint}</testsuite>', {"cli": python},
+              {"p:unit / ring": "FAIL", "p:unit / pool": "TIMEOUT"})
+    build = tmp_path / "b"
+    assert run(sys.executable, TESTS / "count.py", build).stdout.splitlines()[-5:] == [
+        f"FAILED  {build}: p.p:unit / ring 2 - b: 1 != 2 | ring.c:7: error: Failure!",
+        f"FAILED  {build}: t a: AssertionError: gpufeed: a line | assert (1, 2) == (1, 3)",
+        f"FAILED  {build}: p files: a.c:1: error: too long",
+        f"FAILED  {build}: p:unit / pool: the program itself: TIMEOUT exit code None",
+        "1 passed, 4 failed, 0 skipped"]
+
+
 def test_calls(tmp_path):
     """A call may occur in comments and strings. A file on the list must really make its calls."""
     (tmp_path / "src" / "engine").mkdir(parents=True)
