@@ -7,12 +7,22 @@
 
 #define LIMIT ((size_t)256 << 20)
 
-/* The kernel chose these 16 bytes for this process. If they are missing, the hash still spreads. */
-static const uint64_t *secret(void)
+struct secret {
+    uint64_t first, second;
+};
+
+/*
+ * The kernel chose these 16 bytes for this process. They are not aligned. If they are missing, the
+ * hash still spreads.
+ */
+static struct secret get_secret(void)
 {
-    static const uint64_t fallback[] = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL};
-    const uint64_t *random = (const uint64_t *)getauxval(AT_RANDOM);
-    return random ? random : fallback;
+    struct secret secret = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL};
+    const void *random = (const void *)getauxval(AT_RANDOM);
+
+    if (random)
+        memcpy(&secret, random, sizeof(secret));
+    return secret;
 }
 
 static uint64_t fold(uint64_t a, uint64_t b)
@@ -24,16 +34,16 @@ static uint64_t fold(uint64_t a, uint64_t b)
 /* The writer of a log does not know the secret, so he cannot choose texts with equal hashes. */
 static uint64_t hash_of(const char *text, size_t size)
 {
-    const uint64_t *key = secret();
-    uint64_t hash = key[0] ^ size, word;
+    const struct secret key = get_secret();
+    uint64_t hash = key.first ^ size, word;
 
     for (; size >= sizeof(word); text += sizeof(word), size -= sizeof(word)) {
         memcpy(&word, text, sizeof(word));
-        hash = fold(hash ^ word, key[1] | 1);
+        hash = fold(hash ^ word, key.second | 1);
     }
     word = 0;
     memcpy(&word, text, size);
-    return fold(fold(hash ^ word, key[1] | 1), key[0] | 1);
+    return fold(fold(hash ^ word, key.second | 1), key.first | 1);
 }
 
 static bool grow_texts(struct gf_text_pool *pool)
