@@ -49,7 +49,7 @@ enum gf_thread_class {
 };
 
 struct gf_preload {
-    uint32_t abi; /* GF_ENGINE_ABI of abi/abi_hash.h: the hash of the contract headers */
+    uint32_t abi; /* GF_ENGINE_ABI of abi_hash.h: the hash of the contract headers */
     /* sizeof(struct gf_preload). The engine refuses other values of `abi` and `size`. */
     uint32_t size;
     const struct gf_options *options;

@@ -20,7 +20,7 @@ flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -Ibuild-fuzz/include "-fsanitize=ad
 # All modules that the parsers may use are in an archive, so each target links only those that it needs.
 rm -rf build-fuzz/objects build-fuzz/parsers.a
 mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include/cli/report/files
-python3 src/cli/report/files/embed_page.py src/cli/report/files/page.html >build-fuzz/include/cli/report/files/page.h
+python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/cli/report/files/page.h
 for source in src/base/*.c src/base/files/*.c src/config/*.c src/os/*.c src/cli/common/*.c src/cli/report/*.c src/cli/report/*/*.c src/cli/run/exec_target.c \
     src/engine/place/hint.c src/preload/trace/unwind/dwarf*.c; do
     [[ $source == src/config/generate* ]] && continue

@@ -38,7 +38,7 @@ def reasons(root, old):
 def causes(root, _old):
     """Returns the table of what the host did while a GPU had nothing to do, from shares.h and helps.def."""
     listed = (root / "src/engine/gputime/shares.h").read_text(encoding="utf-8")
-    helps = (root / "src/cli/report/output/helps.def").read_text(encoding="utf-8")
+    helps = (root / "src/tools/answer/helps.def").read_text(encoding="utf-8")
     found = re.findall(rf'GF_HOST\((\w+),\s*"[^"]*",\s*{STRING}\)', helps)
     remedies = {token: joined(text) for token, text in found}
     rows = ["| cause | the thread that submits work | what helps |", "|---|---|---|"]

@@ -87,7 +87,7 @@ def test_each_cause_is_explained():
 
 def test_tables_follow_the_code(tmp_path):
     tables = [sys.executable, LINT / "tables.py", tmp_path]
-    shares, helps = "src/engine/gputime/shares.h", "src/cli/report/output/helps.def"
+    shares, helps = "src/engine/gputime/shares.h", "src/tools/answer/helps.def"
     for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats/copy_stats.h", shares, helps):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"

@@ -7,7 +7,7 @@
  */
 #include "tell.h"
 
-#include "abi/abi_hash.h"
+#include "abi_hash.h"
 #include "abi/engine_api.h"
 
 #include <errno.h>

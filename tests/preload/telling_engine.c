@@ -2,7 +2,7 @@
 /* An engine that only prints one line on standard error for each call of the preload library. */
 #include "tell.h"
 
-#include "abi/abi_hash.h"
+#include "abi_hash.h"
 #include "abi/engine_api.h"
 
 #include <pthread.h>

@@ -25,9 +25,9 @@ def abi_hash(paths):
 
 def contract():
     """The headers whose hash the build uses, in its order."""
-    rule = subprocess.run(["ninja", "-C", BUILD, "-t", "inputs", "src/abi/abi_hash.h"], stdout=subprocess.PIPE, text=True,
+    rule = subprocess.run(["ninja", "-C", BUILD, "-t", "inputs", "src/abi_hash.h"], stdout=subprocess.PIPE, text=True,
                           check=True).stdout
-    command = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "src/abi/abi_hash.h"], stdout=subprocess.PIPE,
+    command = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", "src/abi_hash.h"], stdout=subprocess.PIPE,
                              text=True, check=True).stdout
     named = [word for word in command.split() if word.endswith((".h", ".def")) and not word.endswith("abi_hash.h")]
     assert named and all(name in rule for name in named)
@@ -35,7 +35,7 @@ def contract():
 
 
 def test_the_build_uses_the_hash_of_its_headers():
-    assert abi_hash(contract()) in (BUILD / "src" / "abi" / "abi_hash.h").read_text()
+    assert abi_hash(contract()) in (BUILD / "src" / "abi_hash.h").read_text()
 
 
 def test_each_shared_struct_is_in_a_hashed_header():
@@ -64,7 +64,7 @@ def test_each_byte_of_the_contract_counts(tmp_path):
         assert abi_hash([*paths[:at], changed, *paths[at + 1:]]) != ours, path
 
 
-JEMALLOC_SYMS = SOURCE / "src" / "preload" / "heap" / "jemalloc" / "jemalloc.syms"
+JEMALLOC_SYMS = SOURCE / "src" / "preload" / "heap" / "jemalloc.syms"
 CROSS = """
 [binaries]
 c = 'cc'

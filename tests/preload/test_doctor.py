@@ -85,7 +85,7 @@ def test_a_machine_without_problems(doctor, tmp_path):
     assert text.stdout.splitlines()[-1].startswith("0 problems, ")
 
 
-NAMES = re.findall(r'^GF_CHECK\(\w+, "([^"]+)"', (SOURCE / "src/cli/doctor/checks.def").read_text(encoding="utf-8"), re.M)
+NAMES = re.findall(r'^GF_CHECK\(\w+, "([^"]+)"', (SOURCE / "src/tools/doctor/checks.def").read_text(encoding="utf-8"), re.M)
 
 
 def test_each_check_is_tested():

@@ -474,20 +474,20 @@ def rows(path, name):
 
 
 def test_what_helps_is_what_the_documents_say():
-    causes = {cause: (words, text) for cause, words, text in rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)", "(.*)"\)')}
+    causes = {cause: (words, text) for cause, words, text in rows("src/tools/answer/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)", "(.*)"\)')}
     told = {cause: (words.split(";")[0], text.strip()) for cause, words, text in rows("docs/log.md", r"^\| `(\w+)` \| ([^|]+) \|([^|]*)\|$")}
     assert len(causes) > 10 and {cause: told.get(cause) for cause in causes} == causes
-    hosts = dict(rows("src/cli/report/output/helps.def", r'^GF_HOST\((\w+), "([^"]*)", '))
+    hosts = dict(rows("src/tools/answer/helps.def", r'^GF_HOST\((\w+), "([^"]*)", '))
     assert hosts == dict(rows("src/engine/report/summary_gpu_time.c", r'^ +\[gf_host_(\w+)\] = \{"([^"]*)",')) and len(hosts) >= 13
-    states = dict(rows("src/cli/report/output/helps.def", r'^GF_STATE\((\w+), "(.*)"\)'))
+    states = dict(rows("src/tools/answer/helps.def", r'^GF_STATE\((\w+), "(.*)"\)'))
     assert list(states) == [name for name, _ in rows("src/engine/gputime/shares.h", r'^    X\((\w+)\) +/\* (.*) \*/')]
-    words = {name: text for name, text in rows("src/cli/report/output/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
+    words = {name: text for name, text in rows("src/tools/answer/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
     listed = dict(rows("src/engine/transfer/stats/copy_stats.h", r'^    X\((\w+), "([^"]*)"\)'))
     assert len(words) > 10 and words == {name: text for name, text in listed.items() if name not in ("pinned", "ends")}
 
 
 def test_the_help_explains_each_cause(run):
     text = run(COMMAND, "report", "--help", preload=False).stdout
-    causes = rows("src/cli/report/output/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)"')
+    causes = rows("src/tools/answer/helps.def", r'^GF_CAUSE\((\w+), "([^"]*)"')
     assert len(causes) > 10 and all(re.search(rf"^  {cause} +{re.escape(words)}$", text, re.M) for cause, words in causes)
     assert max(map(len, text.splitlines())) <= 100

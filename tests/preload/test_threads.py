@@ -117,7 +117,7 @@ int fake_later_thread(void) { spawn(&later_tid); return later_tid; }
 int cuInit(unsigned f) { pipe(hold); spawn(&tid); return 0; }
 int old_cuInit(unsigned flags)""")
 TELL_CLASS = r"""
-#include "abi/abi_hash.h"
+#include "abi_hash.h"
 #include "abi/engine_api.h"
 #include <stdio.h>
 static const struct gf_preload *preload;

@@ -8,6 +8,6 @@
 typedef void gf_check(const struct gf_check_input *input, struct gf_findings *ret);
 
 #define GF_CHECK(token, name, reads, why, page, ...) gf_check gf_check_##token;
-#include "cli/doctor/checks.def"
+#include "tools/doctor/checks.def"
 
 #endif

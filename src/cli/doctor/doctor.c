@@ -13,7 +13,7 @@ static const struct {
 } checks[] = {
 #define GF_CHECK(token, name, reads, why, page, ...)                                               \
     {name, gf_check_##token, why, page, {__VA_ARGS__}},
-#include "cli/doctor/checks.def"
+#include "tools/doctor/checks.def"
 };
 
 void gf_doctor_run(const struct gf_check_input *input, struct gf_findings *ret)

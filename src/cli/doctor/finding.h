@@ -54,7 +54,7 @@ struct gf_finding {
 enum {
     GF_CHECK_COUNT = 0
 #define GF_CHECK(token, name, reads, why, page, ...) +1
-#include "cli/doctor/checks.def"
+#include "tools/doctor/checks.def"
 };
 
 /* The list has space for one finding of each check for each GPU. */

@@ -7,6 +7,6 @@ int main(void)
     puts("| check | reads | why it matters | page |\n|---|---|---|---|");
 #define GF_CHECK(token, name, reads, why, page, ...)                                               \
     puts("| `" name "` | " reads " | " why " | [" page "](" page ") |");
-#include "cli/doctor/checks.def"
+#include "tools/doctor/checks.def"
     return fflush(stdout) || ferror(stdout);
 }

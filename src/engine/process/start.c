@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "abi/abi_hash.h"
+#include "abi_hash.h"
 #include "abi/engine_api.h"
 #include "base/clock.h"
 #include "base/fmt.h"

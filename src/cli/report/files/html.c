@@ -4,7 +4,7 @@
 #include "base/plain_text.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/answer_json.h"
-#include "cli/report/files/page.h"
+#include "page.h"
 #include "cli/report/files/stack_tree.h"
 #include "cli/report/files/timeline.h"
 #include "cli/report/output/helps.h"

@@ -14,7 +14,7 @@ struct row {
 #define GF_STATE(name, words)
 #define GF_HOST(name, words, text)
 static const struct row causes[] = {
-#include "cli/report/output/helps.def"
+#include "tools/answer/helps.def"
 };
 #undef GF_CAUSE
 #undef GF_REASON
@@ -22,7 +22,7 @@ static const struct row causes[] = {
 #define GF_CAUSE(name, words, text)
 #define GF_REASON(name, words, text) {#name, words, text},
 static const struct row reasons[] = {
-#include "cli/report/output/helps.def"
+#include "tools/answer/helps.def"
 };
 #undef GF_REASON
 #undef GF_STATE
@@ -30,7 +30,7 @@ static const struct row reasons[] = {
 #define GF_REASON(name, words, text)
 #define GF_STATE(name, words) {#name, words, ""},
 static const struct row states[] = {
-#include "cli/report/output/helps.def"
+#include "tools/answer/helps.def"
 };
 #undef GF_STATE
 #undef GF_HOST
@@ -38,7 +38,7 @@ static const struct row states[] = {
 #define GF_STATE(name, words)
 #define GF_HOST(name, words, text) {#name, words, text},
 static const struct row hosts[] = {
-#include "cli/report/output/helps.def"
+#include "tools/answer/helps.def"
 };
 
 static const struct row *row_of(const struct row *rows, size_t count, const char *name)

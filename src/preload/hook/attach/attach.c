@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/attach/attach.h"
 
-#include "abi/abi_hash.h"
+#include "abi_hash.h"
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fmt.h"
