@@ -1,4 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The two structs of function pointers. */
+#ifndef GF_ABI_ENGINE_API_H
+#define GF_ABI_ENGINE_API_H
+
+#include "abi/cuda.h" /* struct gf_cuda: pointers to the driver's own functions */
+#include "abi/gputime_api.h"
+#include "abi/heap_api.h"
+#include "abi/trace_api.h"
+#include "abi/transfer_api.h"
+#include "base/base.h"
+#include "base/cpus.h"
+#include "config/options.h"
+#include "config/startup_env.h"
+
+#include <sys/types.h>
+
+/* How often each hooked function was called, for the report. */
+
+struct gf_hook_counts {
+    const char *name;
+    uint64_t calls; /* number of calls by the program */
+
+    /*
+     * Only for hooks of copies: the number of copies, and their bytes. A call for a batch makes
+     * several copies.
+     */
+    uint64_t copies, bytes;
+    /* The members from here on count only copies that are large enough for staging. */
+    uint64_t offered, offered_bytes; /* offered to the engine */
+    /*
+     * Copies that were not offered to the engine, because the engine stages no copy with such a
+     * shape or source access order.
+     */
+    uint64_t unfit, unfit_bytes;
+};
+
+/* Returns false to end the iteration. */
+typedef bool gf_hook_counts_fn(void *closure, const struct gf_hook_counts *counts);
+/* Calls fn once for each hook. May be called on any thread. */
+typedef void gf_hook_counts_each(gf_hook_counts_fn *fn, void *closure);
+
 /*
  * The contract between the preload library and the engine: two structs of function pointers.
  *
@@ -14,24 +55,6 @@
  * never call a hook, keep errno, and return quickly. Only the functions of `transfer` may wait, as
  * long as the driver's own functions would.
  */
-#ifndef GF_ABI_ENGINE_API_H
-#define GF_ABI_ENGINE_API_H
-
-#include "abi/cuda.h" /* struct gf_cuda: pointers to the driver's own functions */
-#include "abi/copy_wait_api.h"
-#include "abi/gputime_api.h"
-#include "abi/heap_api.h"
-#include "abi/hook_counts.h"
-#include "abi/journal_api.h"
-#include "abi/python_api.h"
-#include "abi/stall_api.h"
-#include "abi/step_api.h"
-#include "abi/transfer_api.h"
-#include "base/cpus.h"
-#include "config/options.h"
-#include "config/startup_env.h"
-
-#include <sys/types.h>
 
 #define GF_ENGINE_FILE "libgpufeed-engine.so"
 #define GF_ENGINE_START "gf_engine_start"
@@ -107,7 +130,7 @@ struct gf_preload {
     void (*step_times)(struct gf_step_times *ret);
     /* Takes the approximate time of a launch of a graph. Called on the sampler's thread. */
     void (*step_graph)(uint64_t ns, uint64_t graph);
-    /* Takes the engine's facts of steps (step_api.h). Called on the sampler's thread. */
+    /* Takes the engine's facts of steps (trace_api.h). Called on the sampler's thread. */
     void (*step_facts)(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS]);
     /* Copies that waited for their stream; may be called on any thread. */
     void (*copy_waits)(struct gf_copy_waits *ret);

@@ -13,8 +13,8 @@
 #ifndef GF_ABI_TRANSFER_API_H
 #define GF_ABI_TRANSFER_API_H
 
-#include "base/base.h"
 #include "abi/cuda.h"
+#include "base/base.h"
 
 enum gf_copy_way {
     gf_copy_h2d, /* the function that the program called takes src as host memory */

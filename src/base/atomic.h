@@ -1,4 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* C11 atomics with the order in the name; a property found at first use. */
+#ifndef GF_BASE_ATOMIC_H
+#define GF_BASE_ATOMIC_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+
 /*
  * Short names for C11 atomics, with the memory order in the name. The arguments are those of the
  * standard macros: `p` points to an _Atomic object.
@@ -6,10 +14,6 @@
  * For words that several processes map, use the __atomic_* builtins, because the C standard does
  * not cover such memory.
  */
-#ifndef GF_BASE_ATOMIC_H
-#define GF_BASE_ATOMIC_H
-
-#include <stdatomic.h>
 
 #define gf_load_relaxed(p) atomic_load_explicit((p), memory_order_relaxed)
 #define gf_load_acquire(p) atomic_load_explicit((p), memory_order_acquire)
@@ -55,5 +59,32 @@
 #define gf_cas_weak_relaxed(p, expected, value)                                                    \
     atomic_compare_exchange_weak_explicit((p), (expected), (value), memory_order_relaxed,          \
                                           memory_order_relaxed)
+
+/*
+ * Determines a property of the processor or the kernel at first use, and stores the result. Several
+ * threads may determine the same property at the same time; all get the same result.
+ */
+
+enum gf_probed { gf_probed_unknown, gf_probed_no, gf_probed_yes };
+
+/*
+ * Whether this machine has a property. `known` is a static variable that is initially 0, and holds
+ * the result. If find_out returns gf_probed_unknown, the result is false, and the next call of
+ * gf_probe calls find_out again.
+ */
+static inline bool gf_probe(_Atomic unsigned char *known, enum gf_probed (*find_out)(void))
+{
+    unsigned char answer = gf_load_relaxed(known);
+    if (gf_unlikely(answer == gf_probed_unknown)) {
+        answer = (unsigned char)find_out();
+        gf_store_relaxed(known, answer);
+    }
+    return answer == gf_probed_yes;
+}
+
+static inline enum gf_probed gf_probed_as(bool answer)
+{
+    return answer ? gf_probed_yes : gf_probed_no;
+}
 
 #endif

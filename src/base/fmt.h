@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Formats text without allocating memory or reading the locale, and is async-signal-safe. printf
- * guarantees none of this, so it must not be called inside malloc.
- */
+/* Text without allocation. */
 #ifndef GF_BASE_FMT_H
 #define GF_BASE_FMT_H
 
 #include "base/base.h"
 
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Formats text without allocating memory or reading the locale, and is async-signal-safe. printf
+ * guarantees none of this, so it must not be called inside malloc.
+ */
 
 /*
  * Supports %s %c %% %p, and d i u x with no length modifier, l, ll or z. Field width, the flags '-'
@@ -18,5 +22,51 @@
  */
 int gf_fmt(char *buf, size_t size, const char *format, ...) GF_PRINTF(3, 4);
 int gf_vfmt(char *buf, size_t size, const char *format, va_list args) GF_PRINTF(3, 0);
+
+/* Builds text in the caller's buffer; text that does not fit is truncated. */
+
+struct gf_textbuf {
+    char *buf;
+    size_t size, at;
+};
+
+void gf_say(struct gf_textbuf *words, const char *format, ...) GF_PRINTF(2, 3);
+/* Adds a number of bytes as "812 MiB" or "12.3 GiB". */
+void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes);
+
+/*
+ * Writes one code point as UTF-8, without a terminating null. Returns the number of bytes written.
+ */
+static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
+{
+    if (point < 0x80) {
+        ret[0] = (char)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        ret[0] = (char)(0xc0 | point >> 6);
+        ret[1] = (char)(0x80 | (point & 0x3f));
+        return 2;
+    }
+    if (point < 0x10000) {
+        ret[0] = (char)(0xe0 | point >> 12);
+        ret[1] = (char)(0x80 | (point >> 6 & 0x3f));
+        ret[2] = (char)(0x80 | (point & 0x3f));
+        return 3;
+    }
+    ret[0] = (char)(0xf0 | point >> 18);
+    ret[1] = (char)(0x80 | (point >> 12 & 0x3f));
+    ret[2] = (char)(0x80 | (point >> 6 & 0x3f));
+    ret[3] = (char)(0x80 | (point & 0x3f));
+    return 4;
+}
+
+/* Removes from a text the characters that would change a terminal's state. */
+
+/*
+ * Replaces each byte of these characters by '?', in place: control characters (C0, DEL and C1),
+ * marks of text direction, line separators, and invalid UTF-8. Returns text.
+ */
+char *gf_plain_text(char *text);
 
 #endif

@@ -2,7 +2,7 @@
 #include "base/log.h"
 
 #include "base/fmt.h"
-#include "base/safe_write.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses numbers from text, without locale, allocation or errno. */
+/* Numbers from text; the nearest valid word. */
 #ifndef GF_BASE_PARSE_H
 #define GF_BASE_PARSE_H
 
 #include "base/base.h"
+
+/* Parses numbers from text, without locale, allocation or errno. */
 
 /*
  * Parses the whole text as a decimal number. Returns 0, -EINVAL or -ERANGE; on failure *ret is
@@ -28,5 +30,27 @@ bool gf_same_start(const char *a, const char *b, size_t length);
 
 /* Whether both words are equal, ignoring case. */
 bool gf_same_word(const char *a, const char *b);
+
+/* Finds the valid word that is closest to a misspelt one, for "did you mean". */
+
+struct gf_nearest_word {
+    const char *wanted; /* what the user wrote */
+    const char *found;  /* result of the closest candidate so far; NULL if none is close enough */
+    unsigned edits;     /* number of edits; only a candidate with fewer edits replaces `found` */
+};
+
+/*
+ * Starts a search. Candidates with more than min(3, 1 + length/4) edits are ignored, where `length`
+ * is the number of characters of `wanted`; if `wanted` has at most four characters, candidates with
+ * more than one edit.
+ */
+void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
+
+/*
+ * Compares one candidate. If it is closer than all earlier ones, `found` becomes `result`, which
+ * must outlive the search. One edit inserts, deletes or changes a character, or swaps two
+ * neighbours. Case is ignored. Words of more than 48 characters match nothing.
+ */
+void gf_nearest_word_try(struct gf_nearest_word *search, const char *candidate, const char *result);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of paths; writes that raise no signal. */
 #ifndef GF_BASE_PATH_H
 #define GF_BASE_PATH_H
 
@@ -6,6 +7,7 @@
 
 #include <string.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /* Returns the part of a path after its last slash. */
 static inline const char *gf_path_file_name(const char *path)
@@ -26,5 +28,23 @@ bool gf_path_is_python_library(const char *path);
  * Other percent signs are copied. Returns 0 or -ENAMETOOLONG. Async-signal-safe.
  */
 int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size);
+
+/*
+ * Writes that raise no signal. A plain write raises SIGPIPE if a pipe has no reader, and SIGXFSZ if
+ * a file is at its size limit (ulimit -f). Either signal could end the program. The functions below
+ * return an error instead.
+ */
+
+/*
+ * Like writev, but not a cancellation point. It may be called on any thread, inside malloc and in a
+ * forked child.
+ */
+ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count);
+
+static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
+{
+    const struct iovec part = {(void *)(uintptr_t)bytes, length};
+    return gf_safe_writev(fd, &part, 1);
+}
 
 #endif

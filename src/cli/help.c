@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/help.h"
 
-#include "base/nearest_word.h"
+#include "base/parse.h"
 #include "cli/common/cli.h"
 
 void gf_help_print(FILE *out, const struct gf_verbs *verbs)

@@ -2,6 +2,7 @@
 #include "config/option_text.h"
 
 #include "base/fmt.h"
+#include "base/parse.h"
 
 #include <string.h>
 
@@ -112,4 +113,161 @@ const char *gf_option_text_value(const struct gf_options *o, const struct gf_opt
         break;
     }
     return value;
+}
+
+static const char *without_prefix(const char *name)
+{
+    static const char prefix[] = "GPUFEED";
+    if (gf_same_start(name, prefix, sizeof(prefix) - 1))
+        name += sizeof(prefix) - 1;
+    return *name == '_' ? name + 1 : name;
+}
+
+/*
+ * Returns the setting of GPUFEED for a word such as "disable": "GPUFEED=off". Returns NULL for
+ * other words.
+ */
+static const char *main_switch(const char *wanted)
+{
+    static const struct {
+        const char *word, *meant;
+    } words[] = {{"disable", "GPUFEED=off"}, {"disabled", "GPUFEED=off"}, {"off", "GPUFEED=off"},
+                 {"enable", "GPUFEED=on"},   {"enabled", "GPUFEED=on"},   {"on", "GPUFEED=on"}};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
+        if (gf_same_word(words[i].word, wanted))
+            return words[i].meant;
+    return NULL;
+}
+
+const char *gf_suggest_name(const char *name)
+{
+    const char *wanted = without_prefix(name), *meant = main_switch(wanted);
+    struct gf_nearest_word nearest;
+
+    if (meant)
+        return meant;
+    gf_nearest_word_begin(&nearest, wanted);
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const char *candidate = without_prefix(gf_option_rows[i].name);
+        /*
+         * Return the name if it was only spelled in another case, or if the user wrote a flag as a
+         * variable: GPUFEED_MODE for --mode, which sets GPUFEED.
+         */
+        if (gf_same_word(name, gf_option_rows[i].name) ||
+            gf_same_word(wanted, gf_option_rows[i].token))
+            return gf_option_rows[i].name;
+        /*
+         * GPUFEED is skipped. Without the prefix it is an empty word, to which every short word is
+         * close.
+         */
+        if (*candidate)
+            gf_nearest_word_try(&nearest, candidate, gf_option_rows[i].name);
+    }
+    return nearest.found;
+}
+
+/*
+ * Whether the value is a word that means "off". By edit distance, such a word may be closer to
+ * another word, as "none" is to "node".
+ */
+static bool means_off(const char *value)
+{
+    static const char *const words[] = {"none", "never", "disable", "disabled"};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
+        if (gf_same_word(words[i], value))
+            return true;
+    return false;
+}
+
+const char *gf_suggest_value(const struct gf_option_row *row, const char *value)
+{
+    static const char *const of_sizes[] = {"auto", NULL};
+    const char *const *words = row->kind == gf_option_size ? of_sizes : row->choices;
+    const size_t length = strlen(value);
+    const bool off = means_off(value);
+    struct gf_nearest_word nearest;
+
+    if (!words || length < 2)
+        return NULL;
+    gf_nearest_word_begin(&nearest, value);
+    for (; *words; words++) {
+        if (gf_same_start(*words, value, length) || (off && strcmp(*words, "off") == 0))
+            return *words;
+        gf_nearest_word_try(&nearest, *words, *words);
+    }
+    return nearest.found;
+}
+
+const char *gf_validate_value(const struct gf_option_row *row, const char *value, char *buf,
+                              size_t size)
+{
+    char allowed[160], word[GF_OPTION_WORD_MAX];
+    const char *nearest = gf_suggest_value(row, gf_option_wrong_word(row, value, word));
+
+    gf_option_text_allowed(row, allowed, sizeof(allowed));
+    gf_fmt(buf, size,
+           nearest ? "is not valid; allowed: %s (did you mean %s?)" : "is not valid; allowed: %s",
+           allowed, nearest);
+    return buf;
+}
+
+static void format_unknown_name(const char *name, char *line, size_t size)
+{
+    const char *nearest = gf_suggest_name(name);
+
+    gf_fmt(line, size,
+           nearest ? "%s is not an option (did you mean %s?)"
+                   : "%s is not an option; `gpufeed run --help` lists them",
+           name, nearest);
+}
+
+/*
+ * Describes the mistake in an entry of the environment. Returns false if the entry is valid or is
+ * not a setting of the library.
+ */
+static bool format_mistake(const char *entry, bool from_run, char *line, size_t size)
+{
+    char name[64], mistake[256];
+    const char *value = gf_name_split(entry, name, sizeof(name));
+
+    if (!value || gf_name_is_internal(name))
+        return false;
+    const struct gf_option_row *row = gf_option_by_name(name);
+    if (!row) {
+        format_unknown_name(name, line, size);
+        return true;
+    }
+    if (gf_option_check(row, value) == 0)
+        return false;
+    const char *fallback = gf_option_fallback(row, from_run);
+    gf_fmt(line, size, "%s=%.80s %s; using %s", name, value,
+           gf_validate_value(row, value, mistake, sizeof(mistake)), *fallback ? fallback : "none");
+    return true;
+}
+
+/* Replaces control characters, because the line may be printed on a terminal. */
+static char *make_plain(char *line)
+{
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+    return line;
+}
+
+void gf_validate_environment(char *const *envp, bool from_run,
+                             void (*report)(void *closure, const char *line), void *closure)
+{
+    char line[512];
+
+    for (; envp && *envp; envp++)
+        if (format_mistake(*envp, from_run, line, sizeof(line)))
+            report(closure, make_plain(line));
+}
+
+bool gf_validate_rejects(const char *entry)
+{
+    char line[512];
+    return format_mistake(entry, false, line, sizeof(line));
 }

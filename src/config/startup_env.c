@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "base/parse.h"
-#include "config/names.h"
 
 #include <errno.h>
 #include <fcntl.h>

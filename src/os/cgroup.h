@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Control groups and the container's id. */
+#ifndef GF_OS_CGROUP_H
+#define GF_OS_CGROUP_H
+
+#include "base/base.h"
+#include "base/cpus.h"
+
 /*
  * Reads the limits of this process's control groups, version 1 and 2. For the parameter root, see
  * os/procfs.h. The functions make only system calls and allocate nothing. They may be called on any
  * thread, and may change errno.
  */
-#ifndef GF_OS_CGROUP_H
-#define GF_OS_CGROUP_H
-
-#include "base/cpus.h"
 
 /*
  * Finds the path of the group in the hierarchy of a v1 controller, or of v2 if the controller is
@@ -49,5 +52,16 @@ uint64_t gf_cgroup_threads_left(const char *root);
 
 /* Returns for how many nanoseconds the group has been throttled so far; 0 if unknown. */
 uint64_t gf_cgroup_throttled_ns(const char *root);
+
+/* Finds the id of the container of this process. */
+
+#define GF_CONTAINER_ID 65
+
+/*
+ * Finds the id of the container: 64 hex digits, which Docker, containerd and Podman put into the
+ * paths of cgroups and mounts. Returns false if no id is found. Makes only system calls, so it may
+ * be called at any time, also inside malloc.
+ */
+bool gf_container_id(char ret[GF_CONTAINER_ID]);
 
 #endif

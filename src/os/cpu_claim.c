@@ -3,8 +3,11 @@
 
 #include "base/fmt.h"
 #include "os/own_table.h"
+#include "os/permit.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -153,4 +156,16 @@ unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cp
 
     const bool done = gf_own_table_run_on_server(count_others, &counting);
     return done && claim->at ? 1 + counting.others : 0;
+}
+
+int gf_idle_states_limit(int longest_us)
+{
+    const int32_t longest = longest_us;
+
+    if (gf_permit_sealed())
+        return -EPERM;
+    const long device = syscall(SYS_openat, AT_FDCWD, GF_IDLE_STATES_DEVICE, O_WRONLY | O_CLOEXEC);
+    if (device < 0 || syscall(SYS_write, device, &longest, sizeof(longest)) != sizeof(longest))
+        return -errno;
+    return 0;
 }

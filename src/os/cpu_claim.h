@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Claims on CPUs between processes; idle states. */
+#ifndef GF_OS_CPU_CLAIM_H
+#define GF_OS_CPU_CLAIM_H
+
+#include "base/cpus.h"
+
 /*
  * Counts the processes of this user whose copying threads use the same CPUs, so that each of them
  * may use a share. Each process holds a read lock on one byte of a file in /sys. The byte's offset
@@ -10,10 +16,6 @@
  * in other network namespaces have another /sys; neither are counted. Locks of another user can
  * only hide claims: then CPUs are shared as without claims.
  */
-#ifndef GF_OS_CPU_CLAIM_H
-#define GF_OS_CPU_CLAIM_H
-
-#include "base/cpus.h"
 
 struct gf_cpu_claim {
     uint64_t at; /* offset of the locked byte; 0: none */
@@ -29,5 +31,16 @@ struct gf_cpu_claim {
  * errno.
  */
 unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cpus);
+
+/* Sets the kernel's limit on the idle states of CPUs (PM QoS). */
+
+#define GF_IDLE_STATES_DEVICE "/dev/cpu_dma_latency"
+
+/*
+ * Prevents all CPUs of the host from entering idle states that take longer than longest_us to
+ * leave. Opens a descriptor in the calling thread's table, and leaves it open, because closing it
+ * ends the limit. Returns 0 or -errno.
+ */
+int gf_idle_states_limit(int longest_us);
 
 #endif

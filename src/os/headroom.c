@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/headroom.h"
 
-#include "base/scratch.h"
 #include "os/cgroup.h"
 #include "os/own_table.h"
 #include "os/procfs.h"

@@ -2,12 +2,8 @@
 #include "os/own_table.h"
 
 #include "base/atomic.h"
-#include "base/scratch.h"
 #include "os/permit.h"
-#include "os/thread_id.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>

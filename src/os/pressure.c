@@ -4,7 +4,7 @@
 #include "base/atomic.h"
 #include "base/fmt.h"
 #include "os/cgroup.h"
-#include "os/kept_file.h"
+#include "os/files.h"
 #include "os/own_table.h"
 #include "os/permit.h"
 #include "os/procfs.h"

@@ -1,4 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files of /proc and /sys. */
+#ifndef GF_OS_PROCFS_H
+#define GF_OS_PROCFS_H
+
+#include "base/base.h"
+#include "base/cpus.h"
+
+#include <fcntl.h>
+#include <sys/types.h>
+
 /*
  * Reads files of /proc, /sys and cgroups. The functions may be called on any thread, inside malloc,
  * in a hook and in a forked child. They make only system calls, because libc's open and read are
@@ -8,13 +18,6 @@
  *
  * root: the folder that replaces "/", for tests and recorded machines; "" or NULL for this system.
  */
-#ifndef GF_OS_PROCFS_H
-#define GF_OS_PROCFS_H
-
-#include "base/cpus.h"
-
-#include <fcntl.h>
-#include <sys/types.h>
 
 #define GF_PROCFS_PATH_MAX 2048
 
@@ -77,5 +80,25 @@ void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd);
 /* Returns the next line without its newline; NULL after the last line. */
 char *gf_procfs_lines_next(struct gf_procfs_lines *lines);
 void gf_procfs_lines_close(struct gf_procfs_lines *lines);
+
+/*
+ * Reads the kernel's settings of transparent huge pages from files. The functions may be called on
+ * any thread.
+ */
+
+struct gf_thp {
+    bool on;          /* true if shared memory gets huge pages, always or on request */
+    const char *file; /* the file that decides, relative to root; NULL if absent */
+    char line[128];   /* content of the file: "always within_size [advise] never deny force" */
+};
+
+/* Reads the setting for shared memory and 2 MiB pages. root: see os/procfs.h. */
+void gf_thp_read_shared(const char *root, struct gf_thp *ret);
+
+/* The files that may decide, relative to root. */
+extern const char *const gf_thp_shared_files[2];
+
+/* Whether the word is the active setting, which is the word in brackets. */
+bool gf_thp_chosen(const char *line, const char *word);
 
 #endif

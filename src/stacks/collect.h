@@ -8,7 +8,7 @@
 #ifndef GF_STACKS_COLLECT_H
 #define GF_STACKS_COLLECT_H
 
-#include "base/pystack/pystack.h"
+#include "base/pystack.h"
 #include "stacks/target.h"
 
 #define GF_COLLECT_FRAMES 128 /* of each kind and thread */

@@ -4,7 +4,7 @@
  * or without the preload library. This is a separate program, because no other program needs
  * libunwind.
  */
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "os/permit_find.h"
 #include "stacks/collect.h"
 #include "stacks/objects.h"

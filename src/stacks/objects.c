@@ -2,7 +2,7 @@
 #include "stacks/objects.h"
 
 #include "base/clock.h"
-#include "base/files/elf_view.h"
+#include "base/elf_view.h"
 #include "base/path.h"
 #include "stacks/maps_line.h"
 

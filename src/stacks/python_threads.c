@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stacks/python_threads.h"
 
-#include "base/files/elf_view.h"
+#include "base/elf_view.h"
 #include "base/path.h"
 #include "stacks/maps_line.h"
 

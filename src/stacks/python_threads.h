@@ -7,7 +7,7 @@
 #ifndef GF_STACKS_PYTHON_THREADS_H
 #define GF_STACKS_PYTHON_THREADS_H
 
-#include "base/pystack/pystack.h"
+#include "base/pystack.h"
 #include "stacks/target.h"
 
 /* A thread state of one thread, which has one in each interpreter that it has entered. */

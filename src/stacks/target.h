@@ -41,7 +41,7 @@ int gf_target_stop(struct gf_target *target, pid_t pid);
  */
 void gf_target_release(struct gf_target *target);
 
-/* Reads memory of the process (pystack_memory.h). closure is the struct gf_target. */
+/* Reads memory of the process (pystack.h). closure is the struct gf_target. */
 size_t gf_target_read(void *closure, uintptr_t address, void *ret, size_t size);
 
 #endif

@@ -2,7 +2,7 @@
 /* ELF files of any content, as log lines name them and as `gpufeed run` inspects them. */
 #include "fuzz.h"
 
-#include "base/files/elf_view.h"
+#include "base/elf_view.h"
 #include "cli/report/input/elfsym.h"
 #include "cli/run/exec_target.h"
 

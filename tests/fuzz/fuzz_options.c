@@ -4,7 +4,6 @@
 
 #include "config/option_text.h"
 #include "config/options.h"
-#include "config/validate.h"
 
 #define ENTRIES 32
 

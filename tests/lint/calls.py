@@ -16,12 +16,14 @@ KINDS = {
 # Private memory of the library, which the program can neither register nor map.
 OWN = "memory that the library mapped itself"
 PERMITTED = {
-    "src/base/files/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
-    "src/base/files/input_file.c": {"descriptors": "used by the command only"},
-    "src/base/loader/libc.c": {"descriptors": "before relocation, when the process has one thread",
-                               "pages": "makes this library's own table of calls writable for a moment"},
-    "src/base/files/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
-    "src/base/scratch.h": {"pages": OWN},
+    "src/base/base.h": {"pages": OWN},
+    "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
+    "src/base/input_file.c": {"descriptors": "used by the command only"},
+    "src/base/loader.c": {
+        "descriptors": "before relocation, when the process has one thread",
+        "pages": "makes this library's own table of calls writable for a moment",
+    },
+    "src/base/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
     "src/config/generate.c": {"descriptors": "a program of the build"},
     "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
     "src/engine/machine/gpu_clock.c": {"descriptors": "finds a loaded library by its path, which opens no file"},
@@ -35,7 +37,9 @@ PERMITTED = {
     "src/engine/transfer/memory/populate.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pinned/kept_mapping.c": {"pages": OWN},
     "src/engine/transfer/pinned/pinned_mapping.c": {"pages": OWN},
-    "src/engine/transfer/pinned/range_reset.c": {"pages": "reverts what the program set for memory that it has freed; takes none away"},
+    "src/engine/transfer/pinned/range_reset.c": {
+        "pages": "reverts what the program set for memory that it has freed; takes none away",
+    },
     "src/engine/transfer/pinned/touching.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pool/helper.c": {"pages": OWN},
     "src/engine/transfer/readahead/readahead.c": {"pages": "advises reading; takes none away"},
@@ -44,15 +48,19 @@ PERMITTED = {
     "src/engine/transfer/staging/ring.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
-    "src/os/cpu_claim.c": {"descriptors": "in the table of the thread that serves the caller"},
+    "src/os/cpu_claim.c": {
+        "descriptors": "in the table of the thread that serves the caller; after gf_own_table_leave, in the thread's own table",
+    },
     "src/os/elf_fault.c": {"descriptors": "within cuInit, before the engine is loaded, and in the command", "pages": OWN},
-    "src/os/idle_states.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
-    "src/os/kept_file.c": {"descriptors": "files that stay open; identity checked before close"},
+    "src/os/files.c": {
+        "descriptors": "files that stay open; identity checked before close; on threads with a descriptor table of their own",
+    },
     "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},
     "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
     "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
-    "src/os/take_file.c": {"descriptors": "on threads with a descriptor table of their own"},
-    "src/preload/heap/callouts/big_map.c": {"pages": "new mappings, growth in place and flags take none away; monitored_call.c announces the rest"},
+    "src/preload/heap/callouts/big_map.c": {
+        "pages": "new mappings, growth in place and flags take none away; monitored_call.c announces the rest",
+    },
     "src/preload/heap/callouts/jemalloc_profile.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
     "src/preload/heap/callouts/jemalloc_sys.c": {"pages": "the heap's calls; monitored_call.c announces them"},
     "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},

@@ -79,7 +79,7 @@ def test_each_reason_is_explained():
 
 
 def test_each_cause_is_explained():
-    text = (SOURCE / "src" / "abi" / "stall_api.h").read_text(encoding="utf-8")
+    text = (SOURCE / "src" / "abi" / "trace_api.h").read_text(encoding="utf-8")
     causes = re.findall(r"X\((\w+)\)", text[text.index("#define GF_CAUSES(X)"):text.index("enum gf_cause")])
     told = words("docs/log.md", r"^\| `(\w+)` \|")
     assert len(causes) > 10 and [cause for cause in causes if cause not in told] == []

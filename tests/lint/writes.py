@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that only src/base/files/output_file.c opens files for writing: writes.py SOURCE
+"""Checks that only src/base/output_file.c opens files for writing: writes.py SOURCE
 
 The path of such a file comes from the user, and another user may have prepared its folders."""
 import pathlib
@@ -13,9 +13,9 @@ OPENS = re.compile(r"\bO_(WRONLY|RDWR|CREAT|TRUNC|TMPFILE)\b|\b(creat|mkstemp|mk
                    r"\bhwloc_topology_export_xml\(|\bfopen\(")
 READS = re.compile(r'fopen\([^;]*"re?"\)')
 PERMITTED = {
-    "src/base/files/output_file.c": "the rule",
+    "src/base/output_file.c": "the rule",
     "src/engine/transfer/imports/shared_read.c": "compares the flags of the program's descriptor",
-    "src/os/idle_states.c": "a device of the kernel at a fixed path",
+    "src/os/cpu_claim.c": "a device of the kernel at a fixed path",
     "src/os/own_table.c": "/dev/null for a thread's own descriptor table",
 }
 
@@ -32,7 +32,7 @@ def main():
                 continue
             seen.add(name)
             if name not in PERMITTED:
-                bad.append(f"{name}:{number + 1}: {found[0]}: open the file by src/base/files/output_file.h, or say in tests/lint/writes.py why not")
+                bad.append(f"{name}:{number + 1}: {found[0]}: open the file by src/base/output_file.h, or say in tests/lint/writes.py why not")
     bad += [f"tests/lint/writes.py: {name} opens nothing for writing" for name in PERMITTED if name not in seen]
     print("\n".join(bad))
     return 1 if bad else 0

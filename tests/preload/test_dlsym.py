@@ -15,7 +15,7 @@ PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
 def sources(arch):
     layers = [*PRELOAD_SOURCES.glob("*.c"), *(PRELOAD_SOURCES / "hook").rglob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
-              *(SOURCE / "src" / "base" / "loader").glob("*.c"), *(SOURCE / "src" / "base" / "files").glob("*.c"),
+              *(SOURCE / "src" / "base").glob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
               *(SOURCE / "src" / "config").glob("*.c"), *(SOURCE / "src" / "os").glob("*.c")]
     # real_clock.c belongs to the engine, whose link redirects calls to it.
     layers = [path for path in layers if not path.name.startswith("generate") and path.name != "real_clock.c"]

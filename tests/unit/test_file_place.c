@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "base/files/network_fs.h"
-#include "os/file_place.h"
+#include "base/output_file.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <linux/magic.h>

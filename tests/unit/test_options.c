@@ -3,8 +3,6 @@
 
 #include "config/option_text.h"
 #include "config/options.h"
-#include "config/validate.h"
-#include "config/suggest.h"
 
 #include <string.h>
 

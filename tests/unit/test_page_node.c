@@ -2,7 +2,7 @@
 /* Finds the node of a block without touching it. */
 #include "unit.h"
 
-#include "os/page_node.h"
+#include "os/memory.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>

@@ -2,8 +2,8 @@
 /* Tables as the compilers of CPython 3.9, 3.10 and 3.11 write them. */
 #include "unit.h"
 
-#include "base/pystack/pystack_line.h"
-#include "os/safe_read.h"
+#include "base/pystack.h"
+#include "os/memory.h"
 
 static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
 {

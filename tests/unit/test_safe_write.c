@@ -2,8 +2,8 @@
 #include "unit.h"
 
 #include "base/fmt.h"
-#include "base/files/output_file.h"
-#include "base/safe_write.h"
+#include "base/output_file.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <signal.h>

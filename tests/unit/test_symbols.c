@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "base/loader/libc.h"
-#include "base/loader/object.h"
-#include "base/loader/symbols.h"
+#include "base/loader.h"
+#include "base/symbols.h"
 
 #include <dlfcn.h>
 #include <malloc.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "os/thp.h"
+#include "os/procfs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

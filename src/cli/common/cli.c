@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/cli.h"
 
-#include "base/plain_text.h"
+#include "base/fmt.h"
 
 #include <errno.h>
 #include <stdarg.h>

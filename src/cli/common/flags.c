@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/flags.h"
 
-#include "base/nearest_word.h"
+#include "base/parse.h"
 #include "cli/common/cli.h"
 
 #include <stdio.h>

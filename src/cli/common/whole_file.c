@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/common/whole_file.h"
 
-#include "base/files/input_file.h"
+#include "base/input_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

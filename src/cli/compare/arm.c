@@ -2,7 +2,7 @@
 #include "cli/compare/arm.h"
 
 #include "cli/common/cli.h"
-#include "config/validate.h"
+#include "config/option_text.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/parse.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/compare/arm.h"
 #include "cli/compare/comparison.h"
 #include "cli/compare/interrupt.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/compare/figures.h"
 
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/common/whole_file.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "cli/compare/one_run.h"
 
 #include "base/clock.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "cli/common/cli.h"
 #include "cli/compare/interrupt.h"
 #include "cli/run/environ.h"

@@ -5,7 +5,6 @@
 #include "cli/topo/host_files.h"
 #include "os/cgroup.h"
 #include "os/procfs.h"
-#include "os/thp.h"
 
 #include <errno.h>
 #include <stdlib.h>

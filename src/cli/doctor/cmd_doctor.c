@@ -6,11 +6,11 @@
 #include "cli/common/jansson_text.h"
 #include "cli/common/wrap.h"
 #include "cli/doctor/doctor.h"
-#include "cli/doctor/doctor_schema.h"
+#include "abi/formats.h"
 #include "config/options.h"
-#include "config/validate.h"
+#include "config/option_text.h"
 #include "engine/machine/machine_load.h"
-#include "os/container.h"
+#include "os/cgroup.h"
 #include "os/launch.h"
 
 #include <errno.h>

@@ -12,9 +12,8 @@
 #include "cli/run/thread_count.h"
 #include "engine/machine/tasks.h"
 #include "cli/run/run_flags.h"
-#include "config/names.h"
 #include "config/options.h"
-#include "config/validate.h"
+#include "config/option_text.h"
 #include "os/elf_fault.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/exec_target.h"
 
-#include "base/files/elf_view.h"
+#include "base/elf_view.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #include "cli/run/prebind.h"
 
 #include "cli/common/cli.h"
-#include "config/names.h"
+#include "config/options.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/mempolicy.h"
 #include "engine/machine/probe.h"

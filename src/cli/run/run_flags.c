@@ -6,7 +6,6 @@
 #include "cli/common/wrap.h"
 #include "config/option_text.h"
 #include "config/options.h"
-#include "config/validate.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/columns.h"
 
-#include "base/textbuf.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 
 #include <string.h>
 

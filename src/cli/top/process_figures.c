@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/process_figures.h"
 
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/report/input/report_file.h"
 
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #include "cli/top/snapshot.h"
 
 #include "base/clock.h"
-#include "base/files/input_file.h"
-#include "base/live_format.h"
+#include "base/input_file.h"
+#include "abi/formats.h"
 #include "base/path.h"
 #include "cli/common/whole_file.h"
 #include "cli/report/input/report_file.h"

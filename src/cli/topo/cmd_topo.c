@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/cmd_topo.h"
 
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "cli/common/cli.h"
 #include "cli/common/flags.h"
 #include "cli/topo/recording.h"

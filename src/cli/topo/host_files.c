@@ -2,7 +2,7 @@
 #include "cli/topo/host_files.h"
 
 #include "engine/machine/record.h"
-#include "os/thp.h"
+#include "os/procfs.h"
 
 const char *const gf_host_files[] = {
     [gf_host_release] = "proc/sys/kernel/osrelease",

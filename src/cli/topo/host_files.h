@@ -20,7 +20,7 @@ enum gf_host_file {
 extern const char *const gf_host_files[gf_host_meminfo + 1];
 
 /*
- * Copies all files that checks read, including the files of os/thp.h, into the folder. Returns 0 or
+ * Copies all files that checks read, including the files of os/procfs.h, into the folder. Returns 0 or
  * -errno.
  */
 int gf_host_files_record(const char *folder);

@@ -2,7 +2,7 @@
 #include "cli/topo/visible_gpus.h"
 
 #include "base/parse.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "engine/machine/pci.h"
 #include "engine/machine/record.h"
 

@@ -2,7 +2,7 @@
 #include "engine/gputime/process_read.h"
 
 #include "os/permit.h"
-#include "os/safe_read.h"
+#include "os/memory.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

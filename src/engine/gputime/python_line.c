@@ -3,9 +3,9 @@
 
 #include "base/fmt.h"
 #include "base/path.h"
-#include "base/pystack/pystack.h"
+#include "base/pystack.h"
 #include "engine/gputime/process_read.h"
-#include "os/safe_read.h"
+#include "os/memory.h"
 
 #include <pthread.h>
 #include <string.h>

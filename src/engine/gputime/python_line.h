@@ -8,7 +8,7 @@
 #ifndef GF_ENGINE_GPUTIME_PYTHON_LINE_H
 #define GF_ENGINE_GPUTIME_PYTHON_LINE_H
 
-#include "abi/python_api.h"
+#include "abi/trace_api.h"
 
 #include <sys/types.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/questions.h"
 
-#include "abi/stall_api.h"
+#include "abi/trace_api.h"
 #include "base/atomic.h"
 #include "base/log.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/sampler.h"
 
-#include "abi/stall_api.h"
+#include "abi/trace_api.h"
 #include "base/clock.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/host.h"

@@ -8,7 +8,7 @@
 #define GF_ENGINE_GPUTIME_SAMPLER_H
 
 #include "abi/gputime_api.h"
-#include "abi/python_api.h"
+#include "abi/trace_api.h"
 #include "engine/gputime/gaps.h"
 #include "engine/gputime/cause_lines.h"
 #include "engine/gputime/cpu_use.h"

@@ -3,7 +3,7 @@
 #ifndef GF_ENGINE_GPUTIME_STEP_CAUSES_H
 #define GF_ENGINE_GPUTIME_STEP_CAUSES_H
 
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
 #include "engine/gputime/sampler.h"
 
 /*

@@ -7,7 +7,7 @@
 #ifndef GF_ENGINE_GPUTIME_STEP_FACTS_H
 #define GF_ENGINE_GPUTIME_STEP_FACTS_H
 
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
 #include "engine/gputime/shares.h"
 
 /* The engine's facts. Times are in ns. A time of several GPUs is their mean. */

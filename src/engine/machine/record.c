@@ -2,7 +2,7 @@
 #include "engine/machine/record.h"
 
 #include "base/fmt.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/pci.h"
 #include "engine/machine/topology.h"

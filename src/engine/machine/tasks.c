@@ -2,7 +2,7 @@
 #include "engine/machine/tasks.h"
 
 #include "base/fmt.h"
-#include "base/scratch.h"
+#include "base/base.h"
 #include "os/own_table.h"
 #include "os/permit.h"
 #include "os/procfs.h"

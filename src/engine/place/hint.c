@@ -3,7 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/parse.h"
-#include "config/names.h"
+#include "config/options.h"
 #include "engine/machine/mempolicy.h"
 
 #include <errno.h>

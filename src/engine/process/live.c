@@ -2,7 +2,7 @@
 #include "engine/process/live.h"
 
 #include "base/clock.h"
-#include "base/live_format.h"
+#include "abi/formats.h"
 #include "base/log.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"

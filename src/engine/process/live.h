@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With GPUFEED_LIVE=on, keeps the report in memory for `gpufeed top` (base/live_format.h). */
+/* With GPUFEED_LIVE=on, keeps the report in memory for `gpufeed top` (abi/formats.h). */
 #ifndef GF_ENGINE_PROCESS_LIVE_H
 #define GF_ENGINE_PROCESS_LIVE_H
 

@@ -2,9 +2,9 @@
 #include "engine/process/metrics_file.h"
 
 #include "base/log.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "os/replace_file.h"
+#include "os/files.h"
 #include "engine/process/write_thread.h"
 #include "engine/report/report_metrics.h"
 

@@ -4,12 +4,11 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "base/path.h"
-#include "os/replace_file.h"
+#include "os/files.h"
 #include "engine/process/write_thread.h"
 #include "engine/report/report.h"
-#include "os/file_place.h"
 #include "os/permit.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "config/validate.h"
+#include "config/option_text.h"
 #include "engine/machine/gpu.h"
 #include "engine/machine/machine_load.h"
 #include "engine/machine/tasks.h"

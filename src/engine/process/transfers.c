@@ -2,7 +2,7 @@
 #include "engine/process/transfers.h"
 
 #include "base/log.h"
-#include "base/textbuf.h"
+#include "base/fmt.h"
 #include "engine/machine/gpu.h"
 #include "engine/machine/tasks.h"
 #include "engine/place/locate.h"

@@ -15,7 +15,7 @@
 #include "engine/process/report_lock.h"
 #include "engine/process/requests.h"
 #include "engine/process/transfers.h"
-#include "os/idle_states.h"
+#include "os/cpu_claim.h"
 #include "os/own_table.h"
 
 #include <errno.h>

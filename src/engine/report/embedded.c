@@ -2,7 +2,7 @@
 #include "engine/report/embedded.h"
 
 #include "base/fmt.h"
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 #include "base/path.h"
 
 #include <link.h>

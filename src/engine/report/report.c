@@ -8,7 +8,7 @@
 #include "engine/report/report_gpu_time.h"
 #include "engine/report/report_kept.h"
 #include "engine/report/report_memory.h"
-#include "engine/report/report_schema.h"
+#include "abi/formats.h"
 #include "engine/report/report_stalls.h"
 #include "engine/report/report_steps.h"
 #include "engine/report/report_transfers.h"

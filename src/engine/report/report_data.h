@@ -8,10 +8,8 @@
 #define GF_ENGINE_REPORT_REPORT_DATA_H
 
 #include "abi/heap_api.h"
-#include "abi/hook_counts.h"
-#include "abi/journal_api.h"
-#include "abi/stall_api.h"
-#include "abi/step_api.h"
+#include "abi/engine_api.h"
+#include "abi/trace_api.h"
 #include "config/options.h"
 #include "engine/gputime/sampler.h"
 #include "engine/machine/facts.h"

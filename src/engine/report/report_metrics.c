@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_metrics.h"
 
-#include "base/metrics.h"
-#include "base/textbuf.h"
+#include "abi/formats.h"
+#include "base/fmt.h"
 
 #define ULL(x) ((unsigned long long)(x))
 

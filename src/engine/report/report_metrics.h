@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the report's main numbers as metrics in the text format of Prometheus (base/metrics.h). */
+/* Writes the report's main numbers as metrics in the text format of Prometheus (abi/formats.h). */
 #ifndef GF_ENGINE_REPORT_REPORT_METRICS_H
 #define GF_ENGINE_REPORT_REPORT_METRICS_H
 

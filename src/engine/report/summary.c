@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary.h"
 
-#include "base/textbuf.h"
+#include "base/fmt.h"
 #include "engine/machine/mempolicy.h"
 
 #include <linux/mempolicy.h>

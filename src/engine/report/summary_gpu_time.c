@@ -2,7 +2,7 @@
 #include "engine/report/summary_gpu_time.h"
 
 #include "base/path.h"
-#include "base/textbuf.h"
+#include "base/fmt.h"
 
 #include <string.h>
 

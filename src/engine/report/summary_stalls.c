@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary_stalls.h"
 
-#include "base/textbuf.h"
+#include "base/fmt.h"
 
 #define CAUSES_SAID 3u
 #define ULL(x) ((unsigned long long)(x))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary_steps.h"
 
-#include "abi/stall_api.h"
-#include "base/textbuf.h"
+#include "abi/trace_api.h"
+#include "base/fmt.h"
 #include "engine/gputime/step_causes.h"
 #include "engine/report/summary_gpu_time.h"
 

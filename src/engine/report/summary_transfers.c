@@ -2,7 +2,7 @@
 #include "engine/report/summary_transfers.h"
 
 #include "base/path.h"
-#include "base/textbuf.h"
+#include "base/fmt.h"
 
 /* Small copies are omitted if they copied less than this. */
 #define SMALL_BYTES_MIN (UINT64_C(16) << 20)

@@ -6,9 +6,8 @@
 #ifndef GF_ENGINE_REPORT_TRANSFER_SUMS_H
 #define GF_ENGINE_REPORT_TRANSFER_SUMS_H
 
-#include "abi/copy_wait_api.h"
-#include "abi/hook_counts.h"
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
+#include "abi/engine_api.h"
 #include "engine/transfer/stats/copy_stats.h"
 #include "engine/transfer/stats/pinned_stats.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/heap.h"
 
-#include "base/loader/libc.h"
-#include "base/loader/own_image.h"
-#include "config/names.h"
+#include "base/loader.h"
+#include "base/symbols.h"
+#include "config/options.h"
 #include "config/startup_env.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/boot.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/heap/passthrough.h"
 
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 #include "preload/heap/boot.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "preload/heap/stream_list.h"
 
 #include "base/atomic.h"
-#include "base/loader/libc.h"
+#include "base/loader.h"
 
 typedef void lock_fn(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/counters.h"
 
-#include "base/loader/libc.h"
-#include "os/thread_id.h"
+#include "base/loader.h"
+#include "os/own_table.h"
 #include "preload/hook/submitters.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #ifndef GF_PRELOAD_HOOK_COUNTERS_H
 #define GF_PRELOAD_HOOK_COUNTERS_H
 
-#include "abi/hook_counts.h"
+#include "abi/engine_api.h"
 #include "base/atomic.h"
 #include "base/base.h"
 #include "preload/hook/hook_thread.h"

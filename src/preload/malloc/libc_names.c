@@ -11,9 +11,8 @@
 #include "preload/malloc/libc_names.h"
 
 #include "base/atomic.h"
-#include "base/loader/libc.h"
-#include "base/loader/object.h"
-#include "base/loader/symbols.h"
+#include "base/loader.h"
+#include "base/symbols.h"
 #include "preload/heap/mode.h"
 #include "preload/malloc/start.h"
 

@@ -3,7 +3,7 @@
 
 #include "config/startup_env.h"
 #include "os/permit_find.h"
-#include "os/safe_read.h"
+#include "os/memory.h"
 #include "preload/heap/heap.h"
 #include "preload/heap/pages/presence.h"
 #include "preload/malloc/default_stack.h"

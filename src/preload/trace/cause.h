@@ -3,7 +3,7 @@
 #ifndef GF_PRELOAD_TRACE_CAUSE_H
 #define GF_PRELOAD_TRACE_CAUSE_H
 
-#include "abi/stall_api.h"
+#include "abi/trace_api.h"
 #include "os/pressure.h"
 #include "preload/heap/timing/slowpath.h"
 

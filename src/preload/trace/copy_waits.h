@@ -10,7 +10,7 @@
 #ifndef GF_PRELOAD_TRACE_COPY_WAITS_H
 #define GF_PRELOAD_TRACE_COPY_WAITS_H
 
-#include "abi/copy_wait_api.h"
+#include "abi/trace_api.h"
 
 /* threshold_ns: shorter waits are ignored; 0: all waits are. Called once. */
 void gf_copy_waits_start(uint64_t threshold_ns);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "os/launch.h"
 #include "os/own_table.h"
 #include "os/permit.h"

@@ -14,7 +14,7 @@
 #ifndef GF_PRELOAD_TRACE_JOURNAL_H
 #define GF_PRELOAD_TRACE_JOURNAL_H
 
-#include "abi/journal_api.h"
+#include "abi/trace_api.h"
 #include "preload/trace/line_slots.h"
 
 /*

@@ -2,7 +2,7 @@
 #include "preload/trace/latency.h"
 
 #include "base/atomic.h"
-#include "os/thread_id.h"
+#include "os/own_table.h"
 
 #include <pthread.h>
 #include <sys/syscall.h>

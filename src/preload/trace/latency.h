@@ -7,7 +7,7 @@
 #ifndef GF_PRELOAD_TRACE_LATENCY_H
 #define GF_PRELOAD_TRACE_LATENCY_H
 
-#include "abi/stall_api.h"
+#include "abi/trace_api.h"
 
 /*
  * Called before the other functions; idempotent. Calls pthread_atfork, because threads cache their

@@ -3,7 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 #include "base/path.h"
 #include "os/own_table.h"
 #include "os/permit.h"

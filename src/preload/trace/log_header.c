@@ -2,8 +2,8 @@
 #include "preload/trace/log_header.h"
 
 #include "preload/heap/timing/slowpath.h"
-#include "os/container.h"
-#include "preload/trace/log_schema.h"
+#include "os/cgroup.h"
+#include "abi/formats.h"
 
 #include <fcntl.h>
 #include <string.h>

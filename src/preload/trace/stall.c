@@ -11,7 +11,7 @@
 #include "preload/trace/step.h"
 #include "preload/trace/step_times.h"
 #include "os/pressure.h"
-#include "os/thread_id.h"
+#include "os/own_table.h"
 #include "preload/trace/unwind/unwind.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #ifndef GF_PRELOAD_TRACE_STALL_COUNT_H
 #define GF_PRELOAD_TRACE_STALL_COUNT_H
 
-#include "abi/stall_api.h"
+#include "abi/trace_api.h"
 
 /* Children that are forked from now on add to this process's counts. */
 void gf_stall_count_share(void);

@@ -2,7 +2,7 @@
 #include "preload/trace/stall_line.h"
 
 #include "base/fmt.h"
-#include "os/page_node.h"
+#include "os/memory.h"
 #include "preload/trace/log_header.h"
 #include "preload/trace/journal.h"
 

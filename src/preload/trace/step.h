@@ -6,7 +6,7 @@
 #ifndef GF_PRELOAD_TRACE_STEP_H
 #define GF_PRELOAD_TRACE_STEP_H
 
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
 
 /*
  * Ends the current step, and starts the step `number`. With 0, no new step starts. A call with the

@@ -6,7 +6,7 @@
 #ifndef GF_PRELOAD_TRACE_STEP_SERIES_H
 #define GF_PRELOAD_TRACE_STEP_SERIES_H
 
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
 
 #define GF_STEP_PARTS 16u /* buckets for each power of two */
 #define GF_STEP_FIRST_POWER 14u

@@ -7,7 +7,7 @@
 #ifndef GF_PRELOAD_TRACE_STEP_TIMES_H
 #define GF_PRELOAD_TRACE_STEP_TIMES_H
 
-#include "abi/step_api.h"
+#include "abi/trace_api.h"
 
 /* Records a mark. ends: a step ends; begins: a step begins. */
 void gf_step_times_mark(uint64_t now, bool ends, bool begins);

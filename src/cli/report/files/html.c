@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/files/html.h"
 
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/answer_json.h"
 #include "page.h"

@@ -3,7 +3,7 @@
 #ifndef GF_CLI_REPORT_FILES_OUT_FILE_H
 #define GF_CLI_REPORT_FILES_OUT_FILE_H
 
-#include "base/files/output_file.h"
+#include "base/output_file.h"
 
 #include <stdio.h>
 

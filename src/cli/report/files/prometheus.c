@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/files/prometheus.h"
 
-#include "base/metrics.h"
+#include "abi/formats.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/sums/copies.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/elfsym.h"
 
-#include "base/files/elf_view.h"
+#include "base/elf_view.h"
 
 #include <stdio.h>
 #include <stdlib.h>

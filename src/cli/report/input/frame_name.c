@@ -4,7 +4,7 @@
 #include "base/path.h"
 #include "cli/report/input/elfsym.h"
 #include "cli/report/input/text_pool.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/input/scan.h"
 
-#include "base/utf8.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/report/output/answer_json.h"
 
 #include "cli/common/jansson_text.h"
-#include "cli/report/output/answer_schema.h"
+#include "abi/formats.h"
 #include "cli/report/output/helps.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "cli/report/output/event_text.h"
 
 #include "cli/report/input/event.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/report/output/stall_text.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
 #include "cli/report/output/rank_compare.h"
 
 #include "base/base.h"
-#include "base/textbuf.h"
+#include "base/fmt.h"
 #include "cli/report/input/report_file.h"
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/report/output/step_text.h"
 
-#include "base/textbuf.h"
+#include "base/fmt.h"
 #include "cli/report/output/amount.h"
 #include "cli/report/output/helps.h"
 

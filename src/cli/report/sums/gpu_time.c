@@ -2,7 +2,7 @@
 #include "cli/report/sums/gpu_time.h"
 
 #include "base/path.h"
-#include "base/plain_text.h"
+#include "base/fmt.h"
 #include "cli/report/input/report_file.h"
 
 #include <stdio.h>

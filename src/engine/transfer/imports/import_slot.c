@@ -2,9 +2,8 @@
 #include "engine/transfer/imports/import_slot.h"
 
 #include "base/atomic.h"
-#include "base/loader/libc.h"
-#include "base/loader/object.h"
-#include "base/loader/symbols.h"
+#include "base/loader.h"
+#include "base/symbols.h"
 #include "engine/transfer/memory/page.h"
 
 #include <errno.h>

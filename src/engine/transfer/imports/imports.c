@@ -3,7 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "base/loader/object.h"
+#include "base/loader.h"
 #include "base/log.h"
 #include "engine/transfer/imports/import_owner.h"
 #include "engine/transfer/imports/import_slot.h"

@@ -12,7 +12,7 @@
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
 #include "os/permit.h"
-#include "os/take_file.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

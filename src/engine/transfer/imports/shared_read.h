@@ -16,7 +16,7 @@
 /*
  * Makes the call. False: the call is not shared, and nothing was read, because
  * - too few helpers are free, or they have no descriptor table of their own,
- * - the kernel refuses to take the file, or the thread has its own descriptor table (os/take_file.h),
+ * - the kernel refuses to take the file, or the thread has its own descriptor table (os/files.h),
  * - the descriptor is not open for reading or has O_DIRECT, or it is no regular file on a file
  *   system of this machine, or fewer bytes are left in the file than are worth sharing.
  * True: *ret is the result of the call, errno is set if it is negative, and *ret_shared is the number

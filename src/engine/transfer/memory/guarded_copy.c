@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/memory/guarded_copy.h"
 
-#include "base/probe.h"
+#include "base/atomic.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/setup/mutation.h"
 #include "os/permit.h"

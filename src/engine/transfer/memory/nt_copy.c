@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/memory/nt_copy.h"
 
-#include "base/probe.h"
+#include "base/atomic.h"
 #include "engine/transfer/memory/simd.h"
 
 #include <string.h>

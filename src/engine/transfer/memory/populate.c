@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/memory/populate.h"
 
-#include "base/probe.h"
+#include "base/atomic.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/vma_query.h"
 #include "engine/transfer/setup/mutation.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/memory/vma_query.h"
 
-#include "os/kept_file.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <sys/ioctl.h>

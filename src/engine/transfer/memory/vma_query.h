@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* Opens the file that the queries use. Called within cuInit; os/kept_file.h explains why. */
+/* Opens the file that the queries use. Called within cuInit; os/files.h explains why. */
 void gf_vma_query_start(void);
 
 struct gf_vma {

@@ -2,7 +2,6 @@
 #include "engine/transfer/pinned/pinned_mapping.h"
 
 #include "base/atomic.h"
-#include "base/probe.h"
 #include "engine/transfer/memory/huge_pool.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/range_node.h"
@@ -11,7 +10,7 @@
 #include "engine/transfer/pool/pool.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/tuning.h"
-#include "os/thp.h"
+#include "os/procfs.h"
 
 #include <errno.h>
 #include <sys/mman.h>

@@ -3,7 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/base.h"
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 
 #include <dlfcn.h>
 #include <link.h>

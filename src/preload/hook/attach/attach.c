@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 #include "base/path.h"
 #include "os/elf_fault.h"
 #include "os/launch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/hook/entry/entry.h"
 
-#include "base/loader/libc.h"
+#include "base/loader.h"
 #include "preload/hook/originals/duplicate_load.h"
 #include "preload/hook/originals/originals.h"
 #include "preload/malloc/start.h"

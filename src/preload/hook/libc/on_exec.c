@@ -9,7 +9,7 @@
  * exec may be called in a child of vfork. Such a child uses the memory of its parent, but has its
  * own CPU mask.
  */
-#include "os/thread_id.h"
+#include "os/own_table.h"
 #include "preload/hook/attach/engine_call.h"
 #include "preload/hook/counters.h"
 #include "preload/hook/originals/originals.h"

@@ -4,7 +4,7 @@
  * the heap keeps against RLIMIT_AS and RLIMIT_DATA, so the heap keeps nothing under such a limit. A
  * child of vfork sets its own limits, but runs in its parent's memory.
  */
-#include "os/thread_id.h"
+#include "os/own_table.h"
 #include "preload/heap/heap.h"
 #include "preload/hook/originals/originals.h"
 

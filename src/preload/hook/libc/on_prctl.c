@@ -5,7 +5,7 @@
  * the filter may kill the process. PR_SET_TSC makes rdtsc fail, and with it the vDSO's clocks.
  */
 #include "os/permit.h"
-#include "os/thread_id.h"
+#include "os/own_table.h"
 #include "preload/hook/originals/originals.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #include "preload/hook/originals/driver.h"
 
 #include "base/atomic.h"
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 #include "base/path.h"
 #include "preload/hook/hook_thread.h"
 #include "preload/hook/originals/driver_shim.h"

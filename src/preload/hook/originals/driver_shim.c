@@ -2,7 +2,7 @@
 #include "preload/hook/originals/driver_shim.h"
 
 #include "base/atomic.h"
-#include "base/loader/own_image.h"
+#include "base/symbols.h"
 #include "gpufeed.h"
 #include "base/path.h"
 #include "preload/hook/originals/originals.h"

@@ -9,7 +9,7 @@
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DRIVER_SHIM_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DRIVER_SHIM_H
 
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 
 /*
  * Returns the shim's cuInit; NULL without a shim. Searches once, in the objects that were loaded

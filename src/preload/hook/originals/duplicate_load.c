@@ -2,7 +2,7 @@
 #include "preload/hook/originals/duplicate_load.h"
 
 #include "base/atomic.h"
-#include "base/loader/own_image.h"
+#include "base/symbols.h"
 #include "config/startup_env.h"
 
 static const char here; /* an address in this copy of the library */

@@ -9,7 +9,7 @@
 #ifndef GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H
 #define GF_PRELOAD_HOOK_ORIGINALS_DUPLICATE_LOAD_H
 
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 
 /*
  * Whether this copy passes every call through, because of GPUFEED=off or because another copy

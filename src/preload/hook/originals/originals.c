@@ -2,8 +2,8 @@
 #include "preload/hook/originals/originals.h"
 
 #include "base/atomic.h"
-#include "base/loader/libc.h"
-#include "base/loader/symbols.h"
+#include "base/loader.h"
+#include "base/symbols.h"
 
 static struct gf_originals originals;
 static _Atomic bool resolved;

@@ -2,8 +2,8 @@
 #include "preload/trace/python/python.h"
 
 #include "base/atomic.h"
-#include "base/loader/symbols.h"
-#include "os/safe_read.h"
+#include "base/symbols.h"
+#include "os/memory.h"
 #include "preload/trace/unwind/unwind.h"
 
 #include <link.h>

@@ -6,8 +6,8 @@
 #ifndef GF_PRELOAD_TRACE_PYTHON_PYTHON_H
 #define GF_PRELOAD_TRACE_PYTHON_PYTHON_H
 
-#include "abi/python_api.h"
-#include "base/pystack/pystack.h"
+#include "abi/trace_api.h"
+#include "base/pystack.h"
 
 #define GF_PYTHON_FRAMES 6
 

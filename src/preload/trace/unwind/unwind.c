@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/trace/unwind/unwind.h"
 
-#include "base/elf_note.h"
+#include "base/elf_view.h"
 #include "base/atomic.h"
-#include "base/loader/symbols.h"
+#include "base/symbols.h"
 #include "preload/trace/unwind/dwarf.h"
-#include "os/safe_read.h"
+#include "os/memory.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/elf_view.h"
+
+#include "base/input_file.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/*
+ * No real file has more sections or longer notes. A crafted file may have 65 535 sections that all
+ * name the same bytes.
+ */
+#define SECTIONS_MOST 512
+#define NOTES_MOST 4096
+
+int gf_elf_view_open(const char *path, struct gf_elf_view *ret)
+{
+    struct stat found;
+    const int fd = gf_input_open(path);
+
+    if (fd < 0)
+        return fd;
+    int error = fstat(fd, &found) ? -errno : 0;
+    if (!error && (!S_ISREG(found.st_mode) || found.st_size <= 0))
+        error = -EINVAL;
+    if (!error) {
+        void *bytes = mmap(NULL, (size_t)found.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        error = bytes == MAP_FAILED ? -errno : 0;
+        *ret = (struct gf_elf_view){bytes, (size_t)found.st_size};
+    }
+    close(fd);
+    return error;
+}
+
+void gf_elf_view_close(struct gf_elf_view *view)
+{
+    munmap((void *)(uintptr_t)view->bytes, view->size);
+    *view = (struct gf_elf_view){0};
+}
+
+/*
+ * Returns the address of the `size` bytes at this offset of the file. Returns NULL if the file ends
+ * before these bytes, or if the offset is not a multiple of align.
+ */
+static const void *bytes_at(const struct gf_elf_view *view, uint64_t offset, uint64_t size,
+                            size_t align)
+{
+    return offset <= view->size && size <= view->size - offset && offset % align == 0
+               ? view->bytes + offset
+               : NULL;
+}
+
+const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view)
+{
+    const Elf64_Ehdr *header = bytes_at(view, 0, sizeof(*header), 1);
+    return header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 ? header : NULL;
+}
+
+static const Elf64_Ehdr *header_64(const struct gf_elf_view *view)
+{
+    const Elf64_Ehdr *header = gf_elf_view_header(view);
+    return header && header->e_ident[EI_CLASS] == ELFCLASS64 ? header : NULL;
+}
+
+const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count)
+{
+    const Elf64_Ehdr *header = header_64(view);
+
+    *ret_count = 0;
+    if (!header || header->e_phentsize != sizeof(Elf64_Phdr))
+        return NULL;
+    const Elf64_Phdr *segments =
+        bytes_at(view, header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), _Alignof(Elf64_Phdr));
+    *ret_count = segments ? header->e_phnum : 0;
+    return segments;
+}
+
+const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t type)
+{
+    size_t count;
+    const Elf64_Phdr *segments = gf_elf_view_segments(view, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if (segments[i].p_type == type)
+            return &segments[i];
+    return NULL;
+}
+
+static const Elf64_Shdr *section_at(const struct gf_elf_view *view, size_t index)
+{
+    const Elf64_Ehdr *header = header_64(view);
+
+    if (!header || header->e_shentsize != sizeof(Elf64_Shdr) || index >= header->e_shnum ||
+        index >= SECTIONS_MOST)
+        return NULL;
+    return bytes_at(view, header->e_shoff + index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr),
+                    _Alignof(Elf64_Shdr));
+}
+
+const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
+{
+    const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_INTERP);
+    const char *path = segment ? bytes_at(view, segment->p_offset, segment->p_filesz, 1) : NULL;
+
+    return path && segment->p_filesz && !path[segment->p_filesz - 1] ? path : NULL;
+}
+
+/* Returns the bytes of the file that the loader would map at this address; NULL if it maps none. */
+static const void *at_address(const struct gf_elf_view *view, uint64_t address, uint64_t size)
+{
+    size_t count;
+    const Elf64_Phdr *segments = gf_elf_view_segments(view, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const Elf64_Phdr *segment = &segments[i];
+        const uint64_t offset = address - segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && address >= segment->p_vaddr && offset < segment->p_filesz)
+            return bytes_at(view, segment->p_offset + offset, size, 1);
+    }
+    return NULL;
+}
+
+const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *ret_size)
+{
+    const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_DYNAMIC);
+    const Elf64_Dyn *entry =
+        segment ? bytes_at(view, segment->p_offset, segment->p_filesz, _Alignof(Elf64_Dyn)) : NULL;
+    uint64_t address = 0, size = 0;
+
+    for (size_t left = entry ? segment->p_filesz / sizeof(*entry) : 0;
+         left && entry->d_tag != DT_NULL; left--, entry++) {
+        if (entry->d_tag == DT_STRTAB)
+            address = entry->d_un.d_ptr;
+        else if (entry->d_tag == DT_STRSZ)
+            size = entry->d_un.d_val;
+    }
+    *ret_size = size;
+    return address ? at_address(view, address, size) : NULL;
+}
+
+const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t *ret_length)
+{
+    const Elf64_Shdr *section;
+
+    for (size_t i = 0; (section = section_at(view, i)); i++) {
+        const unsigned char *notes = section->sh_type == SHT_NOTE && section->sh_size <= NOTES_MOST
+                                         ? bytes_at(view, section->sh_offset, section->sh_size, 1)
+                                         : NULL;
+        const unsigned char *id =
+            notes ? gf_elf_note_build_id(notes, section->sh_size, ret_length) : NULL;
+        if (id)
+            return id;
+    }
+    return NULL;
+}
+
+static bool read_symbols(const struct gf_elf_view *view, const Elf64_Shdr *table,
+                         struct gf_elf_symbols *ret)
+{
+    const Elf64_Shdr *names = section_at(view, table->sh_link);
+    const void *symbols = bytes_at(view, table->sh_offset, table->sh_size, _Alignof(Elf64_Sym));
+    const char *strings = names ? bytes_at(view, names->sh_offset, names->sh_size, 1) : NULL;
+
+    if (!symbols || !strings || !names->sh_size || strings[names->sh_size - 1])
+        return false;
+    *ret = (struct gf_elf_symbols){symbols, table->sh_size / sizeof(Elf64_Sym), strings,
+                                   names->sh_size};
+    return true;
+}
+
+bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret)
+{
+    const Elf64_Shdr *section;
+    bool found = false;
+
+    for (size_t i = 0; (section = section_at(view, i)); i++)
+        if (section->sh_type == SHT_SYMTAB || (section->sh_type == SHT_DYNSYM && !found))
+            found = read_symbols(view, section, ret) || found;
+    return found;
+}

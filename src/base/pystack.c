@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pystack.h"
+
+#include "base/fmt.h"
+
+#include <string.h>
+
+/* Reads the bytes of a line table through a small buffer. */
+struct line_reader {
+    const struct gf_pystack_table *table;
+    size_t at, start, held;
+    bool failed;
+    unsigned char buf[256];
+};
+
+static bool is_at_end(const struct line_reader *r)
+{
+    return r->failed || r->at >= r->table->size;
+}
+
+static unsigned peek_byte(struct line_reader *r)
+{
+    const struct gf_pystack_memory *memory = r->table->memory;
+
+    if (is_at_end(r))
+        return 0;
+    if (r->at < r->start || r->at >= r->start + r->held) {
+        r->start = r->at;
+        r->held = memory->read(memory->closure, r->table->data + r->at, r->buf,
+                               gf_min(r->table->size - r->at, sizeof(r->buf)));
+        if (!r->held) {
+            r->failed = true;
+            return 0;
+        }
+    }
+    return r->buf[r->at - r->start];
+}
+
+static unsigned next_byte(struct line_reader *r)
+{
+    const unsigned byte = peek_byte(r);
+    r->at++;
+    return byte;
+}
+
+static int sign_extend(unsigned byte)
+{
+    return byte < 128 ? (int)byte : (int)byte - 256;
+}
+
+bool gf_pystack_line_lnotab(const struct gf_pystack_table *table, size_t at, int *ret)
+{
+    struct line_reader r = {.table = table};
+    size_t address = 0;
+
+    *ret = table->first_line;
+    while (!is_at_end(&r)) {
+        address += next_byte(&r);
+        if (address > at)
+            break;
+        *ret += sign_extend(next_byte(&r));
+    }
+    return !r.failed;
+}
+
+bool gf_pystack_line_ranges(const struct gf_pystack_table *table, size_t at, int *ret)
+{
+    struct line_reader r = {.table = table};
+    size_t end = 0;
+    int line = table->first_line;
+
+    while (!is_at_end(&r)) {
+        const size_t start = end;
+        end += next_byte(&r);
+        const int delta = sign_extend(next_byte(&r));
+        if (delta != -128)
+            line += delta;
+        if (at >= start && at < end) {
+            *ret = line;
+            return delta != -128 && !r.failed;
+        }
+    }
+    return false;
+}
+
+/* Reads a number that is encoded with six bits per byte, the lowest bits first. */
+static unsigned next_number(struct line_reader *r)
+{
+    unsigned value = 0, shift = 0, byte;
+    do {
+        byte = next_byte(r);
+        if (shift < 32)
+            value |= (byte & 0x3f) << shift;
+        shift += 6;
+    } while ((byte & 0x40) && !is_at_end(r));
+    return value;
+}
+
+static int line_delta(struct line_reader *r, unsigned kind)
+{
+    if (kind == 13 || kind == 14) {
+        const unsigned value = next_number(r);
+        return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
+    }
+    return kind >= 10 && kind <= 12 ? (int)kind - 10 : 0;
+}
+
+bool gf_pystack_line_locations(const struct gf_pystack_table *table, size_t at, int *ret)
+{
+    struct line_reader r = {.table = table};
+    size_t end = 0;
+    int line = table->first_line;
+
+    while (!is_at_end(&r)) {
+        const unsigned first = next_byte(&r), kind = first >> 3 & 15;
+        end += (size_t)((first & 7) + 1) * 2;
+        line += line_delta(&r, kind);
+        if (at < end) {
+            *ret = line;
+            return kind != 15 && !r.failed;
+        }
+        /* Skip to the next entry. Only the first byte of an entry has its highest bit set. */
+        while (!is_at_end(&r) && !(peek_byte(&r) & 0x80))
+            r.at++;
+    }
+    return false;
+}
+
+/*
+ * Byte offsets of members in CPython's structs on 64-bit machines, from the headers of each
+ * version.
+ */
+struct gf_pystack_layout {
+    unsigned minor;
+    /* In the thread state: the pointer to the innermost frame, or to a C frame. */
+    unsigned thread_frame;
+    /* In the thread state: the thread's pthread_self(). 0: not used for this version. */
+    unsigned thread_id;
+    /* In the C frame: the pointer to the innermost frame. -1: this version has no C frame. */
+    int c_frame;
+    unsigned code, previous; /* in a frame: pointers to the code object and the caller's frame */
+    /* In a frame: the current instruction, as a number or as a pointer into the bytecode. */
+    unsigned at;
+    /*
+     * In a frame: the byte that is at least OWNER_INTERPRETER in the interpreter's own frames; -1 if
+     * frames of this version have no such byte.
+     */
+    int owner;
+    unsigned file, name, qualified, first_line, table; /* in a code object */
+    /* In a code object: the bytecode; 0 if the instruction at offset `at` is a number. */
+    unsigned bytecode;
+    unsigned at_scale;       /* bytes of bytecode per unit of this number */
+    unsigned ascii, compact; /* sizes of the headers of an ASCII string and of another string */
+    gf_pystack_line_fn *line;
+};
+
+static const struct gf_pystack_layout layouts[] = {
+    {9, 24, 176, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, gf_pystack_line_lnotab},
+    {10, 24, 176, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, gf_pystack_line_ranges},
+    {11, 56, 152, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72,
+     gf_pystack_line_locations},
+    {12, 56, 0, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
+    {13, 72, 0, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56,
+     gf_pystack_line_locations},
+    {14, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+     gf_pystack_line_locations},
+    {15, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+     gf_pystack_line_locations},
+};
+
+enum {
+    object_type = 8,
+    var_size = 16,
+    bytes_data = 32,
+    type_name = 24,
+    string_length = 16,
+    string_state = 32
+};
+#define OWNER_INTERPRETER 3
+#define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
+#define STEPS_MOST 192 /* largest number of frames that are read, including the interpreter's own */
+
+struct reader {
+    const struct gf_pystack_layout *layout;
+    const struct gf_pystack_memory *memory;
+};
+
+/* version: a text such as "3.11.2 (main, Nov 30 2024, ...) [GCC 12.2.0]". */
+const struct gf_pystack_layout *gf_pystack_layout(const char *version)
+{
+    unsigned minor = 0;
+
+    if (strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading"))
+        return NULL;
+    for (const char *p = version + 2; *p >= '0' && *p <= '9'; p++)
+        minor = minor * 10 + (unsigned)(*p - '0');
+    for (size_t i = 0; i < GF_ARRAY_LEN(layouts); i++)
+        if (layouts[i].minor == minor)
+            return &layouts[i];
+    return NULL;
+}
+
+static bool read_bytes(const struct reader *r, uintptr_t address, void *ret, size_t size)
+{
+    return r->memory->read(r->memory->closure, address, ret, size) == size;
+}
+
+static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *ret)
+{
+    return read_bytes(r, address, ret, sizeof(*ret));
+}
+
+static bool is_code(const struct reader *r, uintptr_t object)
+{
+    uintptr_t type, name;
+    char text[5];
+
+    return object && read_pointer(r, object + object_type, &type) &&
+           read_pointer(r, type + type_name, &name) && read_bytes(r, name, text, sizeof(text)) &&
+           memcmp(text, "code", sizeof(text)) == 0;
+}
+
+/* The header of a Python str. */
+struct string {
+    uintptr_t length; /* number of characters */
+    unsigned width;   /* bytes per character */
+    bool ascii;
+};
+
+static bool read_string_header(const struct reader *r, uintptr_t object, struct string *ret)
+{
+    uint32_t state;
+
+    if (!object || !read_pointer(r, object + string_length, &ret->length) ||
+        !read_bytes(r, object + string_state, &state, sizeof(state)))
+        return false;
+    const bool compact = state >> 5 & 1;
+    ret->width = state >> 2 & 7;
+    ret->ascii = state >> 6 & 1;
+    return compact && (ret->width == 1 || ret->width == 2 || ret->width == 4) &&
+           (!ret->ascii || ret->width == 1) && ret->length <= 1 << 20;
+}
+
+/*
+ * Reads a Python str as UTF-8. If ret is too small, reads only the last characters, as many as fit.
+ */
+static bool read_string(const struct reader *r, uintptr_t object, char *ret, size_t size)
+{
+    struct string string;
+    unsigned char units[64 * 4];
+    size_t at = 0;
+
+    if (!read_string_header(r, object, &string))
+        return false;
+    const uintptr_t length = string.length;
+    const unsigned width = string.width;
+    const bool ascii = string.ascii;
+    const size_t room = (size - 1) / (ascii ? 1 : width == 1 ? 2 : width == 2 ? 3 : 4);
+    const uintptr_t data = object + (ascii ? r->layout->ascii : r->layout->compact);
+    for (size_t i = length > room ? length - room : 0; i < length;) {
+        const size_t some = gf_min(length - i, sizeof(units) / 4);
+        if (!read_bytes(r, data + i * width, units, some * width))
+            return false;
+        for (size_t k = 0; k < some; k++) {
+            uint32_t point = 0;
+            memcpy(&point, units + k * width, width);
+            /*
+             * If the memory was freed, the ASCII flag may be wrong. A byte that is not ASCII needs
+             * two bytes of UTF-8, for which `room` has no space. So each byte is checked.
+             */
+            if (ascii && point >= 0x80)
+                return false;
+            at += gf_utf8_encode(point, ret + at);
+        }
+        i += some;
+    }
+    ret[at] = '\0';
+    return true;
+}
+
+static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code, int *ret)
+{
+    struct gf_pystack_table table = {.memory = r->memory};
+    uintptr_t object, size, at = 0;
+    int32_t first, step;
+
+    if (!read_bytes(r, code + r->layout->first_line, &first, sizeof(first)) ||
+        !read_pointer(r, code + r->layout->table, &object) || !object ||
+        !read_pointer(r, object + var_size, &size) || size > 1 << 24)
+        return false;
+    if (r->layout->bytecode) {
+        if (!read_pointer(r, frame + r->layout->at, &at))
+            return false;
+        at -= code + r->layout->bytecode;
+    } else {
+        if (!read_bytes(r, frame + r->layout->at, &step, sizeof(step)) || step < 0)
+            return false;
+        at = (uintptr_t)step * r->layout->at_scale;
+    }
+    table.data = object + bytes_data;
+    table.size = size;
+    table.first_line = first;
+    return at < 1 << 28 && r->layout->line(&table, at, ret);
+}
+
+static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystack_frame *ret)
+{
+    const struct gf_pystack_layout *layout = r->layout;
+    uintptr_t code, file, name;
+
+    if (!read_pointer(r, frame + layout->code, &code))
+        return false;
+    code &= ~TAG_BITS;
+    if (!is_code(r, code) || !read_pointer(r, code + layout->file, &file) ||
+        !read_pointer(r, code + (layout->qualified ? layout->qualified : layout->name), &name))
+        return false;
+    return read_string(r, file, ret->file, sizeof(ret->file)) &&
+           read_string(r, name, ret->function, sizeof(ret->function)) &&
+           find_line(r, frame, code, &ret->line);
+}
+
+static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
+{
+    unsigned char owner;
+    return r->layout->owner >= 0 && read_bytes(r, frame + (unsigned)r->layout->owner, &owner, 1) &&
+           owner >= OWNER_INTERPRETER;
+}
+
+bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
+                             const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                             uintptr_t thread)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t found;
+
+    return layout->thread_id && thread_state &&
+           read_pointer(&r, thread_state + layout->thread_id, &found) && found == thread;
+}
+
+size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
+                         const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                         struct gf_pystack_frame *ret, size_t cap)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t frame;
+    size_t count = 0;
+
+    if (!read_pointer(&r, thread_state + layout->thread_frame, &frame) ||
+        (layout->c_frame >= 0 && !read_pointer(&r, frame + (unsigned)layout->c_frame, &frame)))
+        return 0;
+    for (unsigned i = 0; frame && count < cap && i < STEPS_MOST; i++) {
+        if (!is_interpreters_own(&r, frame) && read_frame(&r, frame, &ret[count]))
+            count++;
+        if (!read_pointer(&r, frame + layout->previous, &frame))
+            break;
+    }
+    return count;
+}
