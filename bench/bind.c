@@ -4,10 +4,10 @@
  * loading the machine. Prints a Markdown row for each figure, a median of 21 rounds.
  */
 #include "base/clock.h"
-#include "engine/machine/machine_load.h"
-#include "engine/machine/tasks.h"
-#include "engine/place/bind.h"
-#include "engine/place/guard_read.h"
+#include "host/machine_load.h"
+#include "host/tasks.h"
+#include "host/bind.h"
+#include "host/guard.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "engine/place/hint.h"
+#include "host/hint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

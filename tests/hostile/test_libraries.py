@@ -11,7 +11,7 @@ import pytest
 from conftest import BUILD, COMMAND, PRELOAD, SIM_DIR, START_COPIES
 
 PLANTED = '__attribute__((constructor)) static void planted(void) { write(2, "PLANTED\\n", 8); }\n'
-PRIVATE = BUILD / "src" / "engine" / "machine" / "private"
+PRIVATE = BUILD / "src" / "host"
 COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
 
 

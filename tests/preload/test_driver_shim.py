@@ -228,7 +228,7 @@ def test_errors_go_through_it(run, whole, tmp_path):
 def test_of_two_copies_one_serves(run, tmp_path, first):
     """/etc/ld.so.preload and `gpufeed run` can load two copies: the first in search order serves, and
     one line warns."""
-    for file in (PRELOAD, *ENGINE_DIR.glob("*.so"), *(BUILD / "src" / "engine" / "machine" / "private").glob("*.so")):
+    for file in (PRELOAD, *ENGINE_DIR.glob("*.so"), *(BUILD / "src" / "host").glob("*.so")):
         shutil.copy(file, tmp_path)
     other = tmp_path / PRELOAD.name
     serves, out = (PRELOAD, other) if first == "ours" else (other, PRELOAD)

@@ -6,9 +6,9 @@
 #include "unit.h"
 
 #include "config/options.h"
-#include "engine/machine/facts.h"
-#include "engine/machine/machine.h"
-#include "engine/machine/machine_load.h"
+#include "host/facts.h"
+#include "host/machine.h"
+#include "host/machine_load.h"
 
 #include <stdio.h>
 #include <string.h>

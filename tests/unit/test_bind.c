@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "engine/machine/tasks.h"
-#include "engine/place/bind.h"
+#include "host/tasks.h"
+#include "host/bind.h"
 
 #include <errno.h>
 #include <fcntl.h>

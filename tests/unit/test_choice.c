@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/place/choice.h"
+#include "host/choice.h"
 
 #define MIB (UINT64_C(1) << 20)
 

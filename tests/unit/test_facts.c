@@ -3,10 +3,9 @@
 #include "temp_root.h"
 
 #include "os/cgroup.h"
-#include "engine/machine/allowed.h"
-#include "engine/machine/mempolicy.h"
-#include "engine/machine/probe.h"
-#include "engine/machine/tasks.h"
+#include "host/facts.h"
+#include "host/mempolicy.h"
+#include "host/tasks.h"
 
 #include <errno.h>
 #include <pthread.h>

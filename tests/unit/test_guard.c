@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "engine/place/guard_read.h"
+#include "host/guard.h"
 
 #include <errno.h>
 #include <pthread.h>

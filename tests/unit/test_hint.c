@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/place/hint.h"
+#include "host/hint.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>

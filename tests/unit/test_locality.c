@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/machine/locality.h"
+#include "host/locality.h"
 
 #include <stdio.h>
 #include <stdlib.h>

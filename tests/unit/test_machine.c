@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
-#include "engine/machine/record.h"
-#include "engine/machine/pci.h"
+#include "host/machine_load.h"
+#include "host/machine.h"
 
 #include <dlfcn.h>
 #include <errno.h>

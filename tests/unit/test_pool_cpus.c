@@ -2,7 +2,7 @@
 /* The CPUs of helpers when the program narrows its mask. */
 #include "unit.h"
 
-#include "engine/machine/tasks.h"
+#include "host/tasks.h"
 #include "engine/transfer/pool/pool.h"
 #include "os/cpu_claim.h"
 #include "os/own_table.h"

@@ -2,7 +2,7 @@
 /* The memory policy of the library's mappings. */
 #include "unit.h"
 
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 #include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/setup/setup.h"
 

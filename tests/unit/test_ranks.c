@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "placing.h"
 
-#include "engine/place/min_cpus.h"
-#include "engine/machine/pci.h"
-#include "engine/place/ranks.h"
+#include "host/locate.h"
+#include "host/machine.h"
 
 #include <errno.h>
 

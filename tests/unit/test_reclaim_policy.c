@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/place/reclaim_policy.h"
+#include "host/reclaim_policy.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define MS UINT64_C(1000000)

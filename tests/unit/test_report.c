@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "base/output_file.h"
-#include "engine/place/verdict.h"
+#include "host/verdict.h"
 #include "engine/report/report.h"
 #include "engine/report/summary.h"
 

@@ -8,8 +8,8 @@
 
 #include "placing.h"
 
-#include "engine/machine/mempolicy.h"
-#include "engine/place/verdict.h"
+#include "host/mempolicy.h"
+#include "host/verdict.h"
 
 #include <errno.h>
 #include <stdlib.h>

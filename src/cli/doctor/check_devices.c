@@ -6,7 +6,7 @@
 #include "cli/doctor/checks.h"
 
 #include "cli/doctor/host_line.h"
-#include "engine/machine/pci.h"
+#include "host/machine.h"
 #include "os/procfs.h"
 
 #include <dirent.h>

@@ -5,8 +5,7 @@
  */
 #include "cli/doctor/checks.h"
 
-#include "engine/place/locate.h"
-#include "engine/place/min_cpus.h"
+#include "host/locate.h"
 #include "os/procfs.h"
 
 #include <stdio.h>

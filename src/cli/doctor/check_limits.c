@@ -5,11 +5,10 @@
  */
 #include "cli/doctor/checks.h"
 
-#include "engine/machine/child_call.h"
-#include "engine/machine/mempolicy.h"
-#include "engine/machine/probe.h"
-#include "engine/machine/tasks.h"
-#include "engine/place/locate.h"
+#include "host/facts.h"
+#include "host/mempolicy.h"
+#include "host/tasks.h"
+#include "host/locate.h"
 #include "os/cgroup.h"
 #include "os/headroom.h"
 #include "os/procfs.h"

@@ -9,7 +9,7 @@
 #include "abi/formats.h"
 #include "config/options.h"
 #include "config/option_text.h"
-#include "engine/machine/machine_load.h"
+#include "host/machine_load.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 

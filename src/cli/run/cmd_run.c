@@ -10,7 +10,7 @@
 #include "cli/run/plan.h"
 #include "cli/run/prebind.h"
 #include "cli/run/thread_count.h"
-#include "engine/machine/tasks.h"
+#include "host/tasks.h"
 #include "cli/run/run_flags.h"
 #include "config/options.h"
 #include "config/option_text.h"

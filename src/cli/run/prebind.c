@@ -3,11 +3,11 @@
 
 #include "cli/common/cli.h"
 #include "config/options.h"
-#include "engine/machine/machine_load.h"
-#include "engine/machine/mempolicy.h"
-#include "engine/machine/probe.h"
-#include "engine/machine/tasks.h"
-#include "engine/place/hint.h"
+#include "host/machine_load.h"
+#include "host/mempolicy.h"
+#include "host/facts.h"
+#include "host/tasks.h"
+#include "host/hint.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/predict_gpu.h"
 
-#include "engine/place/locate.h"
+#include "host/locate.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,9 +5,9 @@
 
 #include "cli/topo/visible_gpus.h"
 #include "config/options.h"
-#include "engine/machine/facts.h"
-#include "engine/machine/machine.h"
-#include "engine/place/verdict.h"
+#include "host/facts.h"
+#include "host/machine.h"
+#include "host/verdict.h"
 
 struct gf_prediction {
     struct gf_gpu gpus[GF_VISIBLE_GPUS_MAX];

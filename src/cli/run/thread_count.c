@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run/thread_count.h"
 
-#include "engine/machine/tasks.h"
+#include "host/tasks.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 

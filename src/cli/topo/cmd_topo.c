@@ -7,7 +7,7 @@
 #include "cli/topo/recording.h"
 #include "cli/topo/topo.h"
 #include "config/options.h"
-#include "engine/machine/machine_load.h"
+#include "host/machine_load.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/cpufreq.h"
 
-#include "engine/machine/machine.h"
-#include "engine/machine/record.h"
+#include "host/machine.h"
+#include "host/machine_load.h"
 #include "os/procfs.h"
 
 #include <stdio.h>

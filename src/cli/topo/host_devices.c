@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/host_devices.h"
 
-#include "engine/machine/record.h"
+#include "host/machine_load.h"
 #include "os/procfs.h"
 
 #include <dirent.h>

@@ -5,7 +5,7 @@
 #include "cli/topo/host_devices.h"
 #include "cli/topo/host_files.h"
 #include "cli/topo/visible_gpus.h"
-#include "engine/machine/record.h"
+#include "host/machine_load.h"
 
 int gf_recording_write(const char *folder)
 {

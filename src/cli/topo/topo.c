@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/topo/topo.h"
 
-#include "engine/machine/pci.h"
-#include "engine/place/locate.h"
+#include "host/machine.h"
+#include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 

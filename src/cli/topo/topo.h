@@ -4,8 +4,8 @@
 #define GF_CLI_TOPO_TOPO_H
 
 #include "cli/topo/visible_gpus.h"
-#include "engine/machine/facts.h"
-#include "engine/machine/machine.h"
+#include "host/facts.h"
+#include "host/machine.h"
 
 struct gf_topo_gpu {
     char bdf[20];

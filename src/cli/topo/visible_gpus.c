@@ -3,8 +3,8 @@
 
 #include "base/parse.h"
 #include "base/fmt.h"
-#include "engine/machine/pci.h"
-#include "engine/machine/record.h"
+#include "host/machine.h"
+#include "host/machine_load.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #ifndef GF_CLI_TOPO_VISIBLE_GPUS_H
 #define GF_CLI_TOPO_VISIBLE_GPUS_H
 
-#include "engine/machine/machine.h"
+#include "host/machine.h"
 
 #define GF_VISIBLE_GPUS_MAX 64
 

@@ -4,7 +4,7 @@
 #include "base/fmt.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "engine/place/verdict.h"
+#include "host/verdict.h"
 #include "engine/process/process_state.h"
 #include "engine/report/report.h"
 #include "engine/report/summary.h"

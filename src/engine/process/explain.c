@@ -3,9 +3,9 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "engine/machine/mempolicy.h"
-#include "engine/machine/probe.h"
-#include "engine/place/verdict.h"
+#include "host/mempolicy.h"
+#include "host/facts.h"
+#include "host/verdict.h"
 
 #include <linux/mempolicy.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #define GF_ENGINE_PROCESS_EXPLAIN_H
 
 #include "abi/heap_api.h"
-#include "engine/machine/facts.h"
+#include "host/facts.h"
 #include "engine/report/decision.h"
 
 void gf_explain_heap(const struct gf_heap_ops *heap);

@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "engine/gputime/sampler.h"
-#include "engine/machine/gpu_clock.h"
-#include "engine/machine/tasks.h"
+#include "host/gpu.h"
+#include "host/tasks.h"
 #include "engine/process/process_state.h"
 
 #include <string.h>

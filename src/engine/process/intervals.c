@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "engine/machine/tasks.h"
+#include "host/tasks.h"
 #include "engine/process/process_state.h"
 #include "engine/report/report_activity.h"
 #include "engine/report/report_steps.h"

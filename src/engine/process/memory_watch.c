@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/memory_watch.h"
 
-#include "engine/place/hint.h"
-#include "engine/place/reclaim_policy.h"
+#include "host/hint.h"
+#include "host/reclaim_policy.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"
 #include "engine/transfer/api/transfer_ops.h"

@@ -2,7 +2,7 @@
 #include "engine/process/migrate.h"
 
 #include "base/clock.h"
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 #include "engine/process/process_state.h"
 #include "engine/process/transfers.h"
 

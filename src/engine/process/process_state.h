@@ -15,10 +15,10 @@
 
 #include "abi/engine_api.h"
 #include "base/atomic.h"
-#include "engine/machine/facts.h"
-#include "engine/machine/machine.h"
-#include "engine/place/choice.h"
-#include "engine/place/hint.h"
+#include "host/facts.h"
+#include "host/machine.h"
+#include "host/choice.h"
+#include "host/hint.h"
 #include "engine/report/report_data.h"
 
 #include <semaphore.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/thread_binding.h"
 
-#include "engine/machine/mempolicy.h"
-#include "engine/machine/tasks.h"
+#include "host/mempolicy.h"
+#include "host/tasks.h"
 #include "engine/process/events.h"
 #include "engine/process/process_state.h"
 

@@ -3,10 +3,9 @@
 
 #include "base/log.h"
 #include "base/fmt.h"
-#include "engine/machine/gpu.h"
-#include "engine/machine/tasks.h"
-#include "engine/place/locate.h"
-#include "engine/place/ranks.h"
+#include "host/gpu.h"
+#include "host/tasks.h"
+#include "host/locate.h"
 #include "engine/process/events.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"

@@ -4,7 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/place/guard_read.h"
+#include "host/guard.h"
 #include "engine/process/gpu_time.h"
 #include "engine/process/intervals.h"
 #include "engine/process/live.h"

@@ -3,12 +3,11 @@
 #ifndef GF_ENGINE_REPORT_DECISION_H
 #define GF_ENGINE_REPORT_DECISION_H
 
-#include "engine/machine/facts.h"
-#include "engine/machine/gpu.h"
-#include "engine/machine/locality.h"
-#include "engine/machine/probe.h"
-#include "engine/place/bind.h"
-#include "engine/place/verdict_types.h"
+#include "host/facts.h"
+#include "host/gpu.h"
+#include "host/locality.h"
+#include "host/bind.h"
+#include "host/memory_verdict.h"
 
 #define GF_DECISION_GPUS 64
 

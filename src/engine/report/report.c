@@ -3,8 +3,8 @@
 
 #include "base/json.h"
 #include "config/option_text.h"
-#include "engine/machine/mempolicy.h"
-#include "engine/place/verdict.h"
+#include "host/mempolicy.h"
+#include "host/verdict.h"
 #include "engine/report/report_gpu_time.h"
 #include "engine/report/report_kept.h"
 #include "engine/report/report_memory.h"

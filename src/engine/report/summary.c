@@ -2,7 +2,7 @@
 #include "engine/report/summary.h"
 
 #include "base/fmt.h"
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 
 #include <linux/mempolicy.h>
 #include <string.h>

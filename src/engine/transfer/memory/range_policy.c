@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/memory/range_policy.h"
 
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 #include "engine/transfer/setup/setup.h"
 #include "os/permit.h"
 

@@ -2,7 +2,7 @@
 #include "engine/transfer/pinned/touching.h"
 
 #include "base/atomic.h"
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 #include "engine/transfer/memory/page.h"
 #include "engine/transfer/memory/range_policy.h"
 #include "engine/transfer/pool/pool.h"

@@ -2,7 +2,7 @@
 #include "engine/transfer/pool/helper.h"
 
 #include "base/base.h"
-#include "engine/machine/mempolicy.h"
+#include "host/mempolicy.h"
 #include "engine/transfer/setup/mutation.h"
 #include "engine/transfer/setup/setup.h"
 #include "os/own_table.h"

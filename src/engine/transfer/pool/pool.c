@@ -2,7 +2,7 @@
 #include "engine/transfer/pool/pool.h"
 
 #include "base/clock.h"
-#include "engine/machine/tasks.h"
+#include "host/tasks.h"
 #include "engine/transfer/pool/helper.h"
 #include "engine/transfer/pool/pkru.h"
 #include "engine/transfer/pool/priority.h"

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/hint.h"
+
+#include "base/fmt.h"
+#include "base/parse.h"
+#include "config/options.h"
+#include "host/mempolicy.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char entry_prefix[] = GF_NAME_BOUND "=";
+static const char engine_prefix[] = GF_NAME_ENGINE "=";
+
+static const struct {
+    int policy;
+    const char *name;
+} policies[] = {
+    {MPOL_DEFAULT, "default"},
+    {MPOL_PREFERRED, "preferred"},
+    {MPOL_BIND, "bind"},
+    {GF_MPOL_PREFERRED_MANY, "preferred-many"},
+};
+
+static const char *policy_name(int policy)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(policies); i++)
+        if (policies[i].policy == policy)
+            return policies[i].name;
+    return policies[0].name;
+}
+
+struct out {
+    char *buf;
+    size_t size, at;
+};
+
+static void put_text(struct out *out, const char *text)
+{
+    const size_t length = strlen(text);
+    if (out->at + length < out->size)
+        memcpy(out->buf + out->at, text, length + 1);
+    out->at += length;
+}
+
+static void put_bits(struct out *out, const uint64_t *word, size_t n)
+{
+    if (out->at >= out->size)
+        return;
+    const char *list = gf_bits_format(word, n, out->buf + out->at, out->size - out->at);
+    const size_t length = strlen(list);
+    const bool cut = length >= 3 && strcmp(list + length - 3, "...") == 0;
+    out->at += cut ? out->size : length;
+}
+
+int gf_hint_format(const struct gf_hint *hint, char *buf, size_t size)
+{
+    struct out out = {buf, size, 0};
+    char head[64];
+
+    gf_fmt(head, sizeof(head), "%sv1;pid=%d;was=", entry_prefix, hint->pid);
+    put_text(&out, head);
+    put_bits(&out, GF_WORDS(&hint->was));
+    put_text(&out, ";set=");
+    put_bits(&out, GF_WORDS(&hint->set));
+    put_text(&out, ";policy=");
+    put_text(&out, policy_name(hint->policy));
+    put_text(&out, ";nodes=");
+    put_bits(&out, GF_WORDS(&hint->nodes));
+    return out.at < size ? (int)out.at : -ENOSPC;
+}
+
+/*
+ * Expects "name=value;" at *at. Terminates and returns the value, and moves *at past the field.
+ * Returns "?" if the field is missing.
+ */
+static const char *take_field(char **at, const char *name)
+{
+    const size_t length = strlen(name);
+    char *value = *at;
+    if (!value || strncmp(value, name, length) != 0 || value[length] != '=') {
+        *at = NULL;
+        return "?"; /* "?" is not a valid value of any field */
+    }
+    value += length + 1;
+    char *end = value + strcspn(value, ";");
+    *at = *end ? end + 1 : end;
+    *end = '\0';
+    return value;
+}
+
+static int parse_policy(const char *text, int *ret)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(policies); i++) {
+        if (strcmp(text, policies[i].name) == 0) {
+            *ret = policies[i].policy;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static int parse_fields(char *at, struct gf_hint *hint)
+{
+    uint64_t pid;
+
+    if (gf_parse_u64(take_field(&at, "v1;pid"), &pid) || pid > INT32_MAX ||
+        gf_set_parse(take_field(&at, "was"), &hint->was) ||
+        gf_set_parse(take_field(&at, "set"), &hint->set) ||
+        parse_policy(take_field(&at, "policy"), &hint->policy) ||
+        gf_set_parse(take_field(&at, "nodes"), &hint->nodes) || !at || *at)
+        return -EINVAL;
+    hint->pid = (pid_t)pid;
+    if (gf_set_empty(&hint->was) || gf_set_empty(&hint->set) ||
+        (hint->policy == MPOL_DEFAULT) != gf_set_empty(&hint->nodes))
+        return -EINVAL;
+    return 0;
+}
+
+int gf_hint_parse(const char *value, struct gf_hint *ret)
+{
+    struct gf_hint hint = {0};
+    char *copy = strlen(value) < GF_HINT_MAX ? strdup(value) : NULL;
+    if (!copy)
+        return -EINVAL;
+    const int error = parse_fields(copy, &hint);
+    free(copy);
+    if (!error)
+        *ret = hint;
+    return error;
+}
+
+static bool begins(const char *entry, const char *prefix)
+{
+    return strncmp(entry, prefix, strlen(prefix)) == 0;
+}
+
+int gf_hint_read(char *const *envp, struct gf_hint *ret)
+{
+    for (; envp && *envp; envp++)
+        if (begins(*envp, entry_prefix))
+            return gf_hint_parse(*envp + sizeof(entry_prefix) - 1, ret);
+    return -ENOENT;
+}
+
+static size_t count_entries(char *const *envp)
+{
+    size_t count = 0;
+    while (envp && envp[count])
+        count++;
+    return count;
+}
+
+/*
+ * Returns a copy of envp without the entry that has this prefix, plus `entry` if it is not NULL.
+ * Returns NULL if memory is exhausted.
+ */
+static char **copy_environment(char *const *envp, size_t count, const char *prefix, char *entry)
+{
+    char **copy = malloc((count + 2) * sizeof(*copy));
+    size_t at = 0;
+    if (!copy)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (!begins(envp[i], prefix))
+            copy[at++] = envp[i];
+    if (entry)
+        copy[at++] = entry;
+    copy[at] = NULL;
+    return copy;
+}
+
+/*
+ * Whether the copy still equals the original vector, which setenv in another thread may change in
+ * place. The elements of the vector belong to libc, so they are not C11 atomics.
+ */
+static bool still_copied(char *const *old, size_t count, const char *prefix, char *const *copy)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        char *entry = __atomic_load_n(&old[i], __ATOMIC_ACQUIRE);
+        if (!entry)
+            return false;
+        if (!begins(entry, prefix) && entry != copy[at++])
+            return false;
+    }
+    return !old || !__atomic_load_n(&old[count], __ATOMIC_ACQUIRE);
+}
+
+static char *make_entry(const struct gf_hint *hint)
+{
+    char *entry = malloc(GF_HINT_MAX);
+    if (!entry)
+        return NULL;
+    const int length = gf_hint_format(hint, entry, GF_HINT_MAX);
+    if (length < 0) {
+        free(entry);
+        return NULL;
+    }
+    char *fitting = realloc(entry, (size_t)length + 1);
+    return fitting ? fitting : entry;
+}
+
+/* Takes over the entry; NULL: only removes the present one. Returns 0 or -errno. */
+static int replace(const char *prefix, char *entry)
+{
+    for (int tries = 0; tries < 8; tries++) {
+        char **old = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
+        const size_t count = count_entries(old);
+        char **copy = copy_environment(old, count, prefix, entry);
+        if (!copy) {
+            free(entry);
+            return -ENOMEM;
+        }
+        /*
+         * The lock of setenv is internal to libc, so this code cannot take it. Instead, it compares
+         * the copy with the original, and copies again if they differ.
+         */
+        if (still_copied(old, count, prefix, copy) &&
+            __atomic_compare_exchange_n(&environ, &old, copy, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return 0;
+        free(copy);
+    }
+    free(entry);
+    return -EAGAIN;
+}
+
+int gf_hint_publish(const struct gf_hint *hint)
+{
+    char *entry = hint ? make_entry(hint) : NULL;
+
+    return hint && !entry ? -ENOMEM : replace(entry_prefix, entry);
+}
+
+int gf_hint_publish_engine(pid_t pid)
+{
+    char entry[sizeof(engine_prefix) + 16];
+
+    gf_fmt(entry, sizeof(entry), "%s%d", engine_prefix, pid);
+    char *copy = strdup(entry);
+    return copy ? replace(engine_prefix, copy) : -ENOMEM;
+}

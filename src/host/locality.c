@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/locality.h"
+
+#include "base/clock.h"
+#include "host/tasks.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A mapping, from a line of numa_maps. */
+struct mapping {
+    uintptr_t start;
+    bool anonymous;
+    uint64_t page_bytes;
+    struct gf_pages pages;
+};
+
+static const char *parse_digits_in(const char *p, unsigned base, uint64_t *ret)
+{
+    uint64_t value = 0;
+    for (;; p++) {
+        const unsigned digit = *p >= '0' && *p <= '9'   ? (unsigned)(*p - '0')
+                               : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a') + 10
+                                                        : 99;
+        if (digit >= base)
+            break;
+        value = value * base + digit;
+    }
+    *ret = value;
+    return p;
+}
+
+static void read_map_word(const char *word, struct mapping *ret)
+{
+    uint64_t node, pages;
+
+    if (word[0] == 'N' && word[1] >= '0' && word[1] <= '9') {
+        const char *p = parse_digits_in(word + 1, 10, &node);
+        if (*p != '=')
+            return;
+        parse_digits_in(p + 1, 10, &pages);
+        ret->pages.node[gf_min(node, (uint64_t)GF_LOCALITY_NODES - 1)] += pages;
+        ret->pages.total += pages;
+    } else if (strncmp(word, "kernelpagesize_kB=", 18) == 0) {
+        parse_digits_in(word + 18, 10, &pages);
+        ret->page_bytes = pages * 1024;
+    } else if (strncmp(word, "anon=", 5) == 0) {
+        ret->anonymous = true;
+    } else if (strncmp(word, "file=/dev/zero", 14) == 0 ||
+               strncmp(word, "file=/dev/shm/", 14) == 0) {
+        ret->anonymous = true; /* shared anonymous memory, and tensors of DataLoader workers */
+    }
+}
+
+/* Parses a line of numa_maps. The line is overwritten, because it is split into words. */
+static void read_map_line(char *line, struct mapping *ret)
+{
+    uint64_t start;
+    char *save = NULL;
+
+    *ret = (struct mapping){.page_bytes = 4096};
+    parse_digits_in(line, 16, &start);
+    ret->start = (uintptr_t)start;
+    for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        read_map_word(word, ret);
+}
+
+static void add_pages(struct gf_pages *to, const struct gf_pages *pages, uint64_t page_bytes)
+{
+    for (unsigned node = 0; node < GF_LOCALITY_NODES; node++)
+        to->node[node] += pages->node[node] * page_bytes;
+    to->total += pages->total * page_bytes;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct gf_range *left = a, *right = b;
+    return (left->start > right->start) - (left->start < right->start);
+}
+
+struct reader {
+    const char *file;
+    const struct gf_range *ranges; /* ranges of the heap, sorted by their start */
+    size_t count;
+    size_t next;         /* index of the first range that may cover a later mapping */
+    struct mapping last; /* not counted yet, because only the next line shows its end */
+    bool have;
+    struct gf_locality *ret;
+};
+
+/*
+ * Whether a mapping belongs to the heap: a range of the heap contains its start, or begins between
+ * its start and the next mapping. numa_maps does not show where a mapping ends. `next` is the start
+ * of the next mapping.
+ */
+static bool is_heap(struct reader *reader, uintptr_t start, uintptr_t next)
+{
+    while (reader->next < reader->count &&
+           reader->ranges[reader->next].start + reader->ranges[reader->next].size <= start)
+        reader->next++;
+    return reader->next < reader->count && reader->ranges[reader->next].start < next;
+}
+
+static void finish_last(struct reader *reader, uintptr_t next)
+{
+    const struct mapping *last = &reader->last;
+    if (!reader->have || !last->pages.total)
+        return;
+    if (is_heap(reader, last->start, next))
+        add_pages(&reader->ret->heap, &last->pages, last->page_bytes);
+    else if (last->anonymous)
+        add_pages(&reader->ret->other, &last->pages, last->page_bytes);
+}
+
+static void add_line(struct reader *reader, char *line)
+{
+    struct mapping mapping;
+    read_map_line(line, &mapping);
+    finish_last(reader, mapping.start);
+    reader->last = mapping;
+    reader->have = true;
+}
+
+static void read_file(void *closure)
+{
+    struct reader *reader = closure;
+    char buf[8192];
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
+
+    if (!gf_procfs_lines_open(&lines, reader->file))
+        return;
+    /*
+     * A line is longer than the buffer only if it contains a file name of thousands of characters.
+     * The numbers of pages follow the name, so the pages of such a mapping are not counted.
+     */
+    for (char *line; (line = gf_procfs_lines_next(&lines));)
+        if (!lines.continued)
+            add_line(reader, line);
+    gf_procfs_lines_close(&lines);
+    reader->ret->known = !lines.error && reader->have;
+    finish_last(reader, UINTPTR_MAX);
+}
+
+void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
+                       struct gf_locality *ret)
+{
+    const uint64_t start_ns = gf_now_ns();
+    struct reader reader = {.file = file, .ranges = ranges, .count = count, .ret = ret};
+
+    memset(ret, 0, sizeof(*ret));
+    if (count)
+        qsort(ranges, count, sizeof(*ranges), by_start);
+    gf_own_table_run(read_file, &reader);
+    ret->usec = (gf_now_ns() - start_ns) / 1000;
+}
+
+unsigned gf_pages_share(const struct gf_pages *pages, const struct gf_nodes *nodes)
+{
+    uint64_t there = 0;
+    if (!pages->total)
+        return 1000;
+    for (unsigned node = 0; node < GF_LOCALITY_NODES; node++)
+        if (gf_set_test(nodes, node))
+            there += pages->node[node];
+    return (unsigned)((there * 1000) / pages->total);
+}
+
+struct count {
+    const struct gf_cpus *target;
+    enum gf_mask_owner (*owner)(pid_t tid);
+    struct gf_threads *ret;
+};
+
+static void count_thread(void *closure, int task, pid_t tid)
+{
+    const struct count *count = closure;
+    struct gf_threads *ret = count->ret;
+    struct gf_cpus mask;
+
+    (void)task;
+    const enum gf_mask_owner owner = count->owner ? count->owner(tid) : gf_mask_program;
+    if (gf_tasks_get_mask(tid, &mask))
+        return;
+    const bool there = gf_set_equal(&mask, count->target);
+    switch (owner) {
+    case gf_mask_program:
+        ret->program++;
+        ret->on_target += there;
+        ret->elsewhere += !there;
+        break;
+    case gf_mask_self_set:
+        ret->self_set++;
+        break;
+    case gf_mask_driver:
+        ret->driver++;
+        ret->driver_on_target += there;
+        break;
+    case gf_mask_library:
+        ret->library++;
+        break;
+    }
+}
+
+void gf_locality_threads(const struct gf_cpus *target, enum gf_mask_owner (*owner)(pid_t tid),
+                         struct gf_threads *ret)
+{
+    struct count count = {target, owner, ret};
+
+    memset(ret, 0, sizeof(*ret));
+    gf_tasks_each(0, count_thread, &count);
+}

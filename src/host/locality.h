@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads on which CPUs this process's threads may run, and on which nodes its pages are. This needs
+ * no privilege: sched_getaffinity returns the masks, and /proc/self/numa_maps the nodes of pages.
+ * Reading numa_maps takes about 9 ms per GiB, and holds a lock that page faults take, so it is done
+ * rarely.
+ */
+#ifndef GF_HOST_LOCALITY_H
+#define GF_HOST_LOCALITY_H
+
+#include "abi/heap_api.h"
+#include "base/cpus.h"
+
+#include <sys/types.h>
+
+#define GF_LOCALITY_NODES 64 /* the last element also counts the pages on all higher nodes */
+
+struct gf_pages { /* numbers of bytes on each node */
+    uint64_t node[GF_LOCALITY_NODES];
+    uint64_t total;
+};
+
+struct gf_locality {
+    bool known;           /* false: numa_maps cannot be read, for example in some sandboxes */
+    struct gf_pages heap; /* memory that the heap has mapped */
+    /* Other anonymous memory: stacks, mappings of the program, shared memory. */
+    struct gf_pages other;
+    uint64_t usec; /* duration of the reading */
+};
+
+/*
+ * Reads on which nodes the pages are. file: "/proc/self/numa_maps" or a recorded file. ranges: the
+ * ranges of the heap, which the function sorts.
+ */
+void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
+                       struct gf_locality *ret);
+
+/*
+ * Returns the share of the bytes that are on these nodes, in thousandths; 1000 if there are no
+ * bytes.
+ */
+unsigned gf_pages_share(const struct gf_pages *pages, const struct gf_nodes *nodes);
+
+enum gf_mask_owner { gf_mask_program, gf_mask_self_set, gf_mask_driver, gf_mask_library };
+
+struct gf_threads {     /* numbers of this process's threads by class and mask */
+    unsigned program;   /* threads of the program */
+    unsigned on_target; /* threads of the program that have the target mask */
+    unsigned elsewhere; /* threads of the program that have another mask */
+    unsigned self_set;  /* threads of the program that set their own mask */
+    unsigned driver, driver_on_target;
+    unsigned library; /* threads of libgpufeed */
+};
+
+/*
+ * Counts the threads. owner: returns the class of a thread; if NULL, all threads count as the
+ * program's. Allocates nothing.
+ */
+void gf_locality_threads(const struct gf_cpus *target, enum gf_mask_owner (*owner)(pid_t tid),
+                         struct gf_threads *ret);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/machine_load.h"
+
+#include "base/fmt.h"
+#include "base/output_file.h"
+#include "base/parse.h"
+#include "host/topology.h"
+#include "os/procfs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NODES "sys/devices/system/node"
+
+static uint64_t node_memory(const char *root, unsigned id)
+{
+    char text[256];
+    uint64_t kib = 0;
+
+    gf_procfs_read(text, sizeof(text), root, NODES "/node%u/meminfo", id);
+    char *total = strstr(text, "MemTotal:");
+    if (!total)
+        return 0;
+    total += strlen("MemTotal:");
+    total += strspn(total, " ");
+    total[strspn(total, "0123456789")] = '\0';
+    return gf_parse_u64(total, &kib) ? 0 : kib * 1024;
+}
+
+static void read_node(const char *root, unsigned id, const struct gf_cpus *online,
+                      struct gf_node *ret)
+{
+    char text[4096];
+
+    ret->id = id;
+    if (gf_procfs_read(text, sizeof(text), root, NODES "/node%u/cpulist", id) >= 0)
+        gf_set_parse(text, &ret->cpus);
+    gf_set_and(&ret->cpus, &ret->cpus, online);
+    ret->memory_bytes = node_memory(root, id);
+    ret->has_memory = ret->memory_bytes > 0;
+}
+
+/*
+ * Reads the nodes from /sys. Returns -ENOENT if /sys has none. Then the kernel was built without
+ * NUMA, or the folder of the recorded machine contains only hwloc's file.
+ */
+static int read_nodes(const char *root, struct gf_machine *machine)
+{
+    struct gf_nodes online = {0};
+    const int error = gf_procfs_nodes(&online, root, NODES "/online");
+
+    if (error)
+        return -ENOENT;
+    machine->nodes = calloc(gf_set_count(&online), sizeof(*machine->nodes));
+    if (!machine->nodes)
+        return gf_set_empty(&online) ? -ENOENT : -ENOMEM;
+    for (int id = gf_set_next(&online, 0); id >= 0; id = gf_set_next(&online, (unsigned)id + 1))
+        read_node(root, (unsigned)id, &machine->online, &machine->nodes[machine->node_count++]);
+    return 0;
+}
+
+static bool read_distances_of(const char *root, const struct gf_machine *machine, unsigned *ret,
+                              unsigned id)
+{
+    char text[8192];
+    char *at = text;
+
+    if (gf_procfs_read(text, sizeof(text), root, NODES "/node%u/distance", id) < 0)
+        return false;
+    for (size_t i = 0; i < machine->node_count; i++) {
+        char *end = NULL;
+        ret[i] = (unsigned)strtoul(at, &end, 10);
+        if (end == at)
+            return false;
+        at = end;
+    }
+    return true;
+}
+
+/* Reads the distances between nodes (SLIT). If a row is missing, no distances are stored. */
+static int read_distances(const char *root, struct gf_machine *machine)
+{
+    const size_t n = machine->node_count;
+    unsigned *distances = calloc(n * n, sizeof(*distances));
+
+    if (!distances)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        if (!read_distances_of(root, machine, distances + i * n, machine->nodes[i].id)) {
+            free(distances);
+            return 0;
+        }
+    }
+    machine->distances = distances;
+    return 0;
+}
+
+static void describe_nodes(struct gf_machine *machine)
+{
+    for (size_t i = 0; i < machine->node_count; i++) {
+        struct gf_node *node = &machine->nodes[i];
+        node->package = -1;
+        for (size_t c = 0; c < machine->core_count && node->package < 0; c++)
+            if (gf_set_meet(&machine->cores[c].cpus, &node->cpus))
+                node->package = machine->cores[c].package;
+        node->is_device = node->has_memory && gf_set_empty(&node->cpus);
+    }
+}
+
+static void mark_gpu_memory(struct gf_machine *machine, long id)
+{
+    for (size_t i = 0; i < machine->node_count; i++)
+        if (id >= 0 && machine->nodes[i].id == (unsigned long)id && machine->nodes[i].is_device)
+            machine->nodes[i].is_gpu = true;
+}
+
+/*
+ * Finds the nodes that consist of a GPU's own memory. The driver's file numa_status contains such a
+ * node ("Node: 2"), or the GPU itself is on the node according to firmware. All other nodes without
+ * CPUs remain usable for programs.
+ */
+static void find_gpu_memory(const char *root, struct gf_machine *machine)
+{
+    char text[512];
+
+    for (size_t i = 0; i < machine->gpu_count; i++) {
+        const struct gf_pci *gpu = &machine->gpus[i];
+        mark_gpu_memory(machine, gpu->numa_node);
+        if (gf_procfs_read(text, sizeof(text), root, GF_PCI_NUMA_STATUS, gpu->bdf) <= 0)
+            continue;
+        const char *node = strstr(text, "Node:");
+        if (node)
+            mark_gpu_memory(machine, strtol(node + strlen("Node:"), NULL, 10));
+    }
+}
+
+static int fill_machine(const char *recorded, struct hwloc_topology *topology,
+                        struct gf_machine *machine)
+{
+    const char *root = recorded ? recorded : "";
+    int error;
+
+    machine->recorded = *root != '\0';
+    if (gf_procfs_cpus(&machine->online, root, "sys/devices/system/cpu/online"))
+        gf_topology_online(topology, &machine->online);
+    if ((error = gf_topology_cores(topology, machine)))
+        return error;
+    error = read_nodes(root, machine);
+    if (error == -ENOENT)
+        error = gf_topology_nodes(topology, machine);
+    if (error || (error = read_distances(root, machine)))
+        return error;
+    describe_nodes(machine);
+    if (!(error = gf_pci_gpus(root, machine)))
+        find_gpu_memory(root, machine);
+    return error;
+}
+
+int gf_machine_load(const char *recorded, struct gf_machine **ret)
+{
+    struct hwloc_topology *topology;
+    struct gf_machine *machine = calloc(1, sizeof(*machine));
+
+    if (!machine)
+        return -ENOMEM;
+    int error = gf_topology_open(recorded, &topology);
+    if (!error) {
+        error = fill_machine(recorded, topology, machine);
+        gf_topology_close(topology);
+    }
+    if (error) {
+        gf_machine_free(machine);
+        return error;
+    }
+    *ret = machine;
+    return 0;
+}
+
+int gf_record_text(const char *folder, const char *name, const char *text, size_t length)
+{
+    char path[GF_PROCFS_PATH_MAX];
+
+    if ((size_t)gf_fmt(path, sizeof(path), "%s/%s", folder, name) >= sizeof(path))
+        return -ENAMETOOLONG;
+    return gf_output_replace(path, text, length, gf_output_folders);
+}
+
+int gf_record_file(const char *folder, const char *name)
+{
+    char text[8192];
+    const int length = gf_procfs_read(text, sizeof(text) - 1, "", "%s", name);
+
+    if (length < 0)
+        return 0;
+    text[length] = '\n';
+    return gf_record_text(folder, name, text, (size_t)length + 1);
+}
+
+static int record_files(const char *folder, const char *prefix, const char *const *files,
+                        size_t count)
+{
+    int error = 0;
+    for (size_t i = 0; i < count && !error; i++) {
+        char name[256];
+        gf_fmt(name, sizeof(name), "%s/%s", prefix, files[i]);
+        error = gf_record_file(folder, name);
+    }
+    return error;
+}
+
+static int record_system(const char *folder, const struct gf_machine *machine)
+{
+    static const char *const of_system[] = {"cpu/online", "cpu/isolated", "node/online",
+                                            "node/has_cpu", "node/has_memory"};
+    static const char *const of_node[] = {"cpulist", "distance", "meminfo"};
+    static const char *const of_device[] = {"vendor",         "class",
+                                            "device",         "numa_node",
+                                            "local_cpulist",  "current_link_width",
+                                            "max_link_width", "iommu_group/type"};
+    char prefix[128];
+    int error = record_files(folder, "sys/devices/system", of_system, GF_ARRAY_LEN(of_system));
+
+    for (size_t i = 0; i < machine->node_count && !error; i++) {
+        gf_fmt(prefix, sizeof(prefix), "sys/devices/system/node/node%u", machine->nodes[i].id);
+        error = record_files(folder, prefix, of_node, GF_ARRAY_LEN(of_node));
+    }
+    for (size_t i = 0; i < machine->gpu_count && !error; i++) {
+        gf_fmt(prefix, sizeof(prefix), "sys/bus/pci/devices/%s", machine->gpus[i].bdf);
+        error = record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
+        gf_fmt(prefix, sizeof(prefix), GF_PCI_NUMA_STATUS, machine->gpus[i].bdf);
+        if (!error)
+            error = gf_record_file(folder, prefix);
+    }
+    return error;
+}
+
+static int record_topology(const char *folder)
+{
+    struct hwloc_topology *topology;
+    char *text;
+    size_t length;
+    int error = gf_topology_open(NULL, &topology);
+
+    if (error)
+        return error;
+    error = gf_topology_export(topology, &text, &length);
+    if (!error) {
+        error = gf_record_text(folder, "topology.xml", text, length);
+        free(text);
+    }
+    gf_topology_close(topology);
+    return error;
+}
+
+int gf_record_machine(const char *folder)
+{
+    struct gf_machine *machine;
+    int error = gf_machine_load(NULL, &machine);
+
+    if (error)
+        return error;
+    error = record_topology(folder);
+    if (!error)
+        error = record_system(folder, machine);
+    gf_machine_free(machine);
+    return error;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads and records a machine. */
+#ifndef GF_HOST_MACHINE_LOAD_H
+#define GF_HOST_MACHINE_LOAD_H
+
+#include "host/machine.h"
+
+#include <stddef.h>
+
+/* Reads the description of this machine or of a recorded one. */
+
+/*
+ * recorded: the folder of a recorded machine; NULL or "": this machine. The folder contains hwloc's
+ * topology.xml, or a synthetic topology for hwloc in topology.txt. It also contains the files of
+ * /sys that this function reads (docs/placement.md). Returns 0 or -errno. The caller owns *ret and
+ * frees it with gf_machine_free. Allocates memory. Changes no thread's mask, and loads no hwloc
+ * plugin. May be called on any thread, also under the loader's lock. Takes 5 to 30 ms on a large
+ * machine.
+ */
+int gf_machine_load(const char *recorded, struct gf_machine **ret);
+
+/* Records this machine: hwloc's XML, and copies of the files of /sys that gf_machine_load reads. */
+
+/*
+ * Writes the description of this machine into the folder, in the form that gf_machine_load reads.
+ * Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
+ */
+int gf_record_machine(const char *folder);
+
+/* Writes one file of the folder, and the folders above it. Returns 0 or -errno. */
+int gf_record_text(const char *folder, const char *name, const char *text, size_t length);
+
+/*
+ * Copies one more file of this system, such as "proc/meminfo", into the folder. Returns 0 or
+ * -errno. If this system lacks the file, returns 0.
+ */
+int gf_record_file(const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host/private_env.h"
+
+#include "base/atomic.h"
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * scripts/privatize.py makes the private copy of hwloc call these functions instead of getenv and
+ * dlopen.
+ */
+GF_EXPORT char *gfhenv(const char *name);
+GF_EXPORT void *gfhopn(const char *path, int flags);
+
+/* The functions of libudev that hwloc 2 uses. With a NULL context, hwloc works without udev. */
+GF_EXPORT void *udev_new(void);
+GF_EXPORT void *udev_unref(void *udev);
+GF_EXPORT void *udev_device_new_from_subsystem_sysname(void *udev, const char *subsystem,
+                                                       const char *name);
+GF_EXPORT const char *udev_device_get_property_value(void *device, const char *key);
+GF_EXPORT void *udev_device_unref(void *device);
+
+static const struct gf_hwloc_env_variable *_Atomic variables;
+
+GF_EXPORT void gf_hwloc_env_set(const struct gf_hwloc_env_variable *list)
+{
+    gf_store_release(&variables, list);
+}
+
+char *gfhenv(const char *name)
+{
+    const struct gf_hwloc_env_variable *v = gf_load_acquire(&variables);
+    for (; v && v->name; v++)
+        if (strcmp(v->name, name) == 0)
+            return (char *)(uintptr_t)v->value;
+    return NULL;
+}
+
+void *gfhopn(const char *path, int flags)
+{
+    (void)path;
+    (void)flags;
+    return NULL;
+}
+
+void *udev_new(void)
+{
+    return NULL;
+}
+
+void *udev_unref(void *udev)
+{
+    (void)udev;
+    return NULL;
+}
+
+void *udev_device_new_from_subsystem_sysname(void *udev, const char *subsystem, const char *name)
+{
+    (void)udev;
+    (void)subsystem;
+    (void)name;
+    return NULL;
+}
+
+const char *udev_device_get_property_value(void *device, const char *key)
+{
+    (void)device;
+    (void)key;
+    return NULL;
+}
+
+void *udev_device_unref(void *device)
+{
+    (void)device;
+    return NULL;
+}
+
+/* scripts/privatize.py makes the private copy of libnuma call this function instead of syscall. */
+GF_EXPORT long gfscall(long number, ...);
+
+static _Atomic bool allowed;
+
+GF_EXPORT void gf_numa_env_allow(void)
+{
+    gf_store_relaxed(&allowed, true);
+}
+
+/*
+ * Always passes six arguments, as libc's syscall does. The kernel ignores those that a call does
+ * not use.
+ */
+long gfscall(long number, ...)
+{
+    long arg[6];
+    va_list args;
+
+    va_start(args, number);
+    for (unsigned i = 0; i < GF_ARRAY_LEN(arg); i++)
+        arg[i] = va_arg(args, long);
+    va_end(args);
+    if (number == SYS_set_mempolicy && !gf_load_relaxed(&allowed)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+}
