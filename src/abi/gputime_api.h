@@ -2,7 +2,7 @@
 /*
  * Records of the work that the program submits to GPUs, for the engine's sampler
  * (src/engine/gputime) and for staged copies, which hold their stream
- * (src/engine/transfer/context/hold.h). The table belongs to the preload library. Hooks write the
+ * (src/engine/transfer/hold.h). The table belongs to the preload library. Hooks write the
  * records. The sampler reads them, and clears the records of work that has completed. No lock
  * protects the fields.
  */

@@ -71,10 +71,10 @@ def words(path, pattern):
 def test_each_reason_is_explained():
     """Each bypass reason has a row in docs/report.md, and each state of pinned memory occurs in its text."""
     told = words("docs/report.md", r"^\| `(\w+)` \|")
-    reasons = [word for word in words("src/engine/transfer/stats/copy_stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
+    reasons = [word for word in words("src/engine/transfer/stats.h", r"^    X\((\w+), ") if word not in ("pinned", "ends")]
     assert len(reasons) > 10 and [word for word in reasons if word not in told] == []
     text = (SOURCE / "docs" / "report.md").read_text(encoding="utf-8")
-    for word in words("src/engine/transfer/stats/pinned_stats.c", r'^ *\[gf_pinned_\w+\] = "([^"]+)"'):
+    for word in words("src/engine/transfer/stats.c", r'^ *\[gf_pinned_\w+\] = "([^"]+)"'):
         assert f"`{word}`" in text, word
 
 
@@ -88,7 +88,7 @@ def test_each_cause_is_explained():
 def test_tables_follow_the_code(tmp_path):
     tables = [sys.executable, LINT / "tables.py", tmp_path]
     shares, helps = "src/engine/gputime/shares.h", "src/tools/answer/helps.def"
-    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats/copy_stats.h", shares, helps):
+    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats.h", shares, helps):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"
     graph.write_text("a\n<!-- graph: x -->\n<!-- end of graph -->\nb\n")
@@ -96,7 +96,7 @@ def test_tables_follow_the_code(tmp_path):
                        "<!-- causes: x -->\n<!-- end of causes -->\n")
     (tmp_path / shares).write_text("    CAUSE(gil)   /* waiting for a lock */   \\\n    CAUSE(other) /* not known */\n")
     (tmp_path / helps).write_text('GF_HOST(gil, "words", "fewer "\n "threads")\nGF_HOST(other, "words", "")\n')
-    (tmp_path / "src/engine/transfer/stats/copy_stats.h").write_text(
+    (tmp_path / "src/engine/transfer/stats.h").write_text(
         '#define GF_BYPASS_REASONS(X) \\\n X(off, "new " \\\n "words") \\\n X(full, "b")\nenum gf_bypass {')
     assert run(*tables).returncode == 1
     assert run(*tables, "--write").returncode == 0

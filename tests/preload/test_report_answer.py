@@ -482,7 +482,7 @@ def test_what_helps_is_what_the_documents_say():
     states = dict(rows("src/tools/answer/helps.def", r'^GF_STATE\((\w+), "(.*)"\)'))
     assert list(states) == [name for name, _ in rows("src/engine/gputime/shares.h", r'^    X\((\w+)\) +/\* (.*) \*/')]
     words = {name: text for name, text in rows("src/tools/answer/helps.def", r'^GF_REASON\((\w+), "([^"]*)", ')}
-    listed = dict(rows("src/engine/transfer/stats/copy_stats.h", r'^    X\((\w+), "([^"]*)"\)'))
+    listed = dict(rows("src/engine/transfer/stats.h", r'^    X\((\w+), "([^"]*)"\)'))
     assert len(words) > 10 and words == {name: text for name, text in listed.items() if name not in ("pinned", "ends")}
 
 

@@ -9,7 +9,7 @@
 #include "unit.h"
 
 #include "engine/transfer/pinned/pinned_cache.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup.h"
 
 #include <pthread.h>
 #include <string.h>

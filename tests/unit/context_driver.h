@@ -5,8 +5,8 @@
 
 #include "unit.h"
 
-#include "engine/transfer/context/context.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/context.h"
+#include "engine/transfer/setup.h"
 
 static struct {
     CUcontext current, primary;

@@ -5,10 +5,10 @@
 
 #include "unit.h"
 
-#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/range_policy.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/setup.h"
 
 #include <string.h>
 #include <sys/mman.h>

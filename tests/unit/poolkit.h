@@ -5,7 +5,7 @@
 
 #include "unit.h"
 
-#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/pool.h"
 
 #include <unistd.h>
 

@@ -15,8 +15,8 @@
 #include "engine/transfer/staging/ring_due.h"
 #include "engine/transfer/staging/ring_grow.h"
 #include "engine/transfer/staging/ring_trim.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 
 #include <errno.h>
 #include <pthread.h>

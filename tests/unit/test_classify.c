@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "engine/transfer/copy/classify.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "context_driver.h"
 
 #include "base/clock.h"
-#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/capture_gate.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -8,10 +8,10 @@
 #include "abi/transfer_api.h"
 #include "base/atomic.h"
 #include "os/headroom.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/api/transfer_ops.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "engine/transfer/copy/plan.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 #define RING GF_MIB(64)
 

@@ -4,7 +4,7 @@
 
 #include "own_maps.h"
 #include "base/atomic.h"
-#include "engine/transfer/pool/helper.h"
+#include "engine/transfer/helper.h"
 
 #include <alloca.h>
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies that hold their stream, and calls of other threads that wait for them. */
-#include "engine/transfer/context/hold.h"
+#include "engine/transfer/hold.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "unit.h"
 
 #include <pthread.h>

@@ -2,8 +2,8 @@
 #include "huge_pool.h"
 #include "pinned_buffer_kit.h"
 
-#include "engine/transfer/memory/huge_pool.h"
-#include "engine/transfer/memory/range_node.h"
+#include "engine/transfer/huge_pool.h"
+#include "engine/transfer/range_policy.h"
 #include "os/headroom.h"
 
 static struct gf_options options;

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "engine/transfer/stats/longest_copies.h"
+#include "engine/transfer/stats.h"
 
 #include <pthread.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 
 #include "engine/transfer/readahead/file_system.h"
 #include "engine/transfer/readahead/mapped_file.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define DISK 259

@@ -2,7 +2,7 @@
 /* Tests all implementations that this machine can run; the library uses one of them. */
 #include "unit.h"
 
-#include "engine/transfer/memory/nt_copy.h"
+#include "engine/transfer/host_copy.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "block_driver.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/context/context.h"
+#include "engine/transfer/context.h"
 #include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/pinned.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "poolkit.h"
 
-#include "engine/transfer/pool/pool_run.h"
+#include "engine/transfer/pool.h"
 
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 #include <errno.h>
 #include <pthread.h>

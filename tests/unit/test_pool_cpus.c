@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "host/tasks.h"
-#include "engine/transfer/pool/pool.h"
+#include "engine/transfer/pool.h"
 #include "os/cpu_claim.h"
 #include "os/own_table.h"
 #include "os/permit.h"

@@ -3,8 +3,8 @@
 #include "unit.h"
 
 #include "host/mempolicy.h"
-#include "engine/transfer/memory/range_policy.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/setup.h"
 
 static struct gf_options options;
 static struct {

@@ -4,7 +4,7 @@
 
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

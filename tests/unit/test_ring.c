@@ -2,8 +2,8 @@
 #include "rings.h"
 
 #include "base/clock.h"
-#include "engine/transfer/context/capture_gate.h"
-#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/capture_gate.h"
+#include "engine/transfer/prepare.h"
 
 static uint64_t held_by_all(struct gf_ring *ring)
 {

@@ -8,7 +8,7 @@
 #include "engine/report/report_activity.h"
 #include "engine/report/report_steps.h"
 #include "engine/report/summary_transfers.h"
-#include "engine/transfer/stats/longest_copies.h"
+#include "engine/transfer/stats.h"
 #include "os/cgroup.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/fmt.h"
 #include "engine/gputime/sampler.h"
 #include "engine/report/transfer_sums.h"
-#include "engine/transfer/stats/longest_copies.h"
+#include "engine/transfer/stats.h"
 
 #include <string.h>
 

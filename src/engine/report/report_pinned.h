@@ -4,8 +4,7 @@
 #define GF_ENGINE_REPORT_REPORT_PINNED_H
 
 #include "base/json.h"
-#include "engine/transfer/stats/copy_stats.h"
-#include "engine/transfer/stats/pinned_stats.h"
+#include "engine/transfer/stats.h"
 
 void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_stats *stats,
                           const struct gf_transfer_state *state);

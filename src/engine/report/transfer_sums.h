@@ -8,8 +8,7 @@
 
 #include "abi/trace_api.h"
 #include "abi/engine_api.h"
-#include "engine/transfer/stats/copy_stats.h"
-#include "engine/transfer/stats/pinned_stats.h"
+#include "engine/transfer/stats.h"
 
 struct gf_report_transfers {
     bool known;         /* true if copies are examined or pinned memory is served */

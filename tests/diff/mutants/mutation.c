@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment variable GF_MUTATION names the active mutation. */
-#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/mutation.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/memory/vma_query.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/setup.h"
 
 #include <errno.h>
 #include <fcntl.h>

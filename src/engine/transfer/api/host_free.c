@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/api/host_free.h"
 
-#include "engine/transfer/context/context.h"
+#include "engine/transfer/context.h"
 #include "engine/transfer/pinned/pinned.h"
 #include "engine/transfer/pinned/pinned_cache.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/setup.h"
 #include "engine/transfer/staging/ring.h"
 #include "engine/transfer/staging/ring_due.h"
 #include "engine/transfer/staging/ring_trim.h"

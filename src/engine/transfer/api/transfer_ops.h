@@ -7,8 +7,8 @@
 #define GF_ENGINE_TRANSFER_API_TRANSFER_OPS_H
 
 #include "abi/transfer_api.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Called once, before any other call into src/engine/transfer. Returns NULL if the options turn off

@@ -2,20 +2,19 @@
 #include "engine/transfer/copy/admission.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/context/capture_gate.h"
-#include "engine/transfer/context/hold.h"
+#include "engine/transfer/capture_gate.h"
+#include "engine/transfer/hold.h"
 #include "engine/transfer/copy/classify.h"
 #include "engine/transfer/copy/copy_explain.h"
 #include "engine/transfer/copy/rate.h"
-#include "engine/transfer/memory/guarded_copy.h"
-#include "engine/transfer/memory/populate.h"
-#include "engine/transfer/memory/vma_query.h"
-#include "engine/transfer/pool/prepare.h"
-#include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/host_copy.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/prepare.h"
+#include "engine/transfer/helper.h"
 #include "engine/transfer/staging/ring_grow.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 
 #include <limits.h>
 
@@ -337,8 +336,8 @@ static enum gf_bypass check_pool(struct gf_admission *a)
 }
 
 /*
- * Helpers must not work for a real-time caller (realtime.h). They must not touch memory of a
- * program that handles page faults itself, if the kernel refuses guarded copies (guarded_copy.h).
+ * Helpers must not work for a real-time caller (helper.h). They must not touch memory of a
+ * program that handles page faults itself, if the kernel refuses guarded copies (host_copy.h).
  * Without helpers, staging is never faster than the driver.
  */
 static enum gf_bypass check_caller(struct gf_admission *a)

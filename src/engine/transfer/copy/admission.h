@@ -10,7 +10,7 @@
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/staging/ring.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /* The state of one copy between gf_admission_begin and gf_admission_end. */
 struct gf_admission {

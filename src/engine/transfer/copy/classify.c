@@ -2,8 +2,8 @@
 #include "engine/transfer/copy/classify.h"
 
 #include "engine/transfer/copy/pointer_cache.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
 
 /*
  * The most mappings that one copy may span: 128 GiB if each mapping has the smallest size, 2 MiB.

@@ -8,7 +8,7 @@
 #define GF_ENGINE_TRANSFER_COPY_CLASSIFY_H
 
 #include "abi/transfer_api.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Checks the host side: its first byte must be pageable. Makes at most one driver call if the

@@ -7,7 +7,7 @@
 #ifndef GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
 #define GF_ENGINE_TRANSFER_COPY_COPY_EXPLAIN_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Called once, at the start. `off`: the reason why no copy is staged, or NULL. `least`: the

@@ -12,13 +12,13 @@
 #include "engine/transfer/copy/h2d.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/memory/guarded_copy.h"
-#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/host_copy.h"
+#include "engine/transfer/prepare.h"
 #include "engine/transfer/readahead/readahead.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
-#include "engine/transfer/stats/longest_copies.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
+#include "engine/transfer/stats.h"
 
 static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
 {

@@ -6,14 +6,14 @@
  */
 #include "engine/transfer/copy/d2h.h"
 
-#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/capture_gate.h"
 #include "engine/transfer/copy/order.h"
 #include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/memory/absent.h"
-#include "engine/transfer/memory/range_policy.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 
 /* The progress of a copy, in chunks. */
 struct d2h_progress {

@@ -5,15 +5,15 @@
  */
 #include "engine/transfer/copy/h2d.h"
 
-#include "engine/transfer/context/visible.h"
-#include "engine/transfer/context/capture_gate.h"
+#include "engine/transfer/hold.h"
+#include "engine/transfer/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/order.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/readahead/readahead.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
 #include "engine/transfer/staging/ring_grow.h"
 
 static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,

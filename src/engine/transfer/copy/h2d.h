@@ -4,7 +4,7 @@
 #define GF_ENGINE_TRANSFER_COPY_H2D_H
 
 #include "engine/transfer/copy/pipeline.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Returns gf_bypass_none and sets *ret if the copy was staged. Else returns the reason why the

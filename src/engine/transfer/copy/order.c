@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/order.h"
 
-#include "engine/transfer/context/context.h"
-#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/context.h"
+#include "engine/transfer/mutation.h"
 
 /*
  * Holds the idle stream. Another thread may have put work on the stream before it was held, so the

@@ -11,12 +11,12 @@
 #define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
 
 #include "abi/transfer_api.h"
-#include "engine/transfer/context/hold.h"
+#include "engine/transfer/hold.h"
 #include "engine/transfer/copy/plan.h"
-#include "engine/transfer/memory/populate.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/tuning.h"
 #include "engine/transfer/staging/ring_alloc.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /* A copy that is to be staged. */
 struct gf_stage_request {

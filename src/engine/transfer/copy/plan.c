@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/plan.h"
 
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/tuning.h"
 
 /*
  * Returns the largest power of two that is at most `wish`, but within the two bounds, which are

@@ -2,7 +2,7 @@
 #include "engine/transfer/copy/rate.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 /*
  * All sizes from one power of two to the next form a class, whose copies share one struct rate. The

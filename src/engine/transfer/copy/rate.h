@@ -13,7 +13,7 @@
 #ifndef GF_ENGINE_TRANSFER_COPY_RATE_H
 #define GF_ENGINE_TRANSFER_COPY_RATE_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 enum gf_rate_advice {
     gf_rate_stage,

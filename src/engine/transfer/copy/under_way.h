@@ -11,7 +11,7 @@
 #ifndef GF_ENGINE_TRANSFER_COPY_UNDER_WAY_H
 #define GF_ENGINE_TRANSFER_COPY_UNDER_WAY_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 enum gf_maker { gf_maker_library, gf_maker_driver, gf_maker_count };
 

@@ -4,7 +4,7 @@
 #include "base/atomic.h"
 #include "base/loader.h"
 #include "base/symbols.h"
-#include "engine/transfer/memory/page.h"
+#include "engine/transfer/pages.h"
 
 #include <errno.h>
 #include <sys/mman.h>

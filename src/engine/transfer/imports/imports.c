@@ -9,10 +9,10 @@
 #include "engine/transfer/imports/import_slot.h"
 #include "engine/transfer/imports/parallel_memcpy.h"
 #include "engine/transfer/imports/parallel_read.h"
-#include "engine/transfer/memory/populate.h"
-#include "engine/transfer/pool/prepare.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/prepare.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 
 #include <pthread.h>
 #include <string.h>

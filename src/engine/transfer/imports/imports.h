@@ -7,7 +7,7 @@
 #ifndef GF_ENGINE_TRANSFER_IMPORTS_IMPORTS_H
 #define GF_ENGINE_TRANSFER_IMPORTS_IMPORTS_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Called when the program allocates pinned memory, which such a library does before it copies.

@@ -2,18 +2,17 @@
 #include "engine/transfer/imports/parallel_memcpy.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/context/context.h"
+#include "engine/transfer/context.h"
 #include "engine/transfer/imports/import_owner.h"
-#include "engine/transfer/memory/guarded_copy.h"
-#include "engine/transfer/memory/nt_copy.h"
-#include "engine/transfer/memory/populate.h"
-#include "engine/transfer/memory/range_policy.h"
-#include "engine/transfer/pool/prepare.h"
-#include "engine/transfer/pool/realtime.h"
+#include "engine/transfer/host_copy.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/prepare.h"
+#include "engine/transfer/helper.h"
 #include "engine/transfer/readahead/io_priority.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
 #include <errno.h>
@@ -30,7 +29,7 @@ struct host_copy {
     const char *from;
     size_t bytes;
     /*
-     * The program handles page faults itself. Then the kernel copies (guarded_copy.h), and returns
+     * The program handles page faults itself. Then the kernel copies (host_copy.h), and returns
      * an error where an access by a thread would raise a signal. A helper blocks signals, and a
      * signal handler on the calling thread might leave this function by longjmp while helpers work
      * on the job.

@@ -2,7 +2,7 @@
 #ifndef GF_ENGINE_TRANSFER_IMPORTS_PARALLEL_MEMCPY_H
 #define GF_ENGINE_TRANSFER_IMPORTS_PARALLEL_MEMCPY_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * A memcpy for libraries that copy into pinned memory (imports.h). The copied bytes and the faults

@@ -4,8 +4,8 @@
 #include "base/atomic.h"
 #include "engine/transfer/imports/import_owner.h"
 #include "engine/transfer/imports/shared_read.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #ifndef GF_ENGINE_TRANSFER_IMPORTS_PARALLEL_READ_H
 #define GF_ENGINE_TRANSFER_IMPORTS_PARALLEL_READ_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 #include <sys/types.h>
 

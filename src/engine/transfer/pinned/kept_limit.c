@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_cache.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
-#include "engine/transfer/stats/pinned_stats.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
+#include "engine/transfer/stats.h"
 #include "os/headroom.h"
 
 static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */

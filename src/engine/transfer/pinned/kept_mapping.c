@@ -3,12 +3,12 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/memory/page.h"
+#include "engine/transfer/pages.h"
 #include "engine/transfer/pinned/range_reset.h"
 #include "engine/transfer/pinned/zero.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pinned/pinned_buffer.h"
 
-#include "engine/transfer/setup/timed_lock.h"
+#include "engine/transfer/setup.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/recycled.h"
-#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/mutation.h"
 
 #include <pthread.h>
 #include <stdlib.h>

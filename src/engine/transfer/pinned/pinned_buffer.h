@@ -9,8 +9,8 @@
 
 #include "abi/cuda.h"
 #include "base/base.h"
-#include "engine/transfer/setup/notify.h"
-#include "engine/transfer/stats/node_bytes.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 
 struct gf_pinned_mapping;
 struct gf_pool;

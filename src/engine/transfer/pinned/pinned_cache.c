@@ -4,8 +4,8 @@
 #include "base/atomic.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/range_reset.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/timed_lock.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "engine/transfer/pinned/pinned_chunk.h"
 
 #include "engine/transfer/pinned/zero.h"
-#include "engine/transfer/setup/mutation.h"
+#include "engine/transfer/mutation.h"
 
 #include <stdlib.h>
 #include <string.h>

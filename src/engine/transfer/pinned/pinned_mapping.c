@@ -2,14 +2,13 @@
 #include "engine/transfer/pinned/pinned_mapping.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/memory/huge_pool.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/memory/range_node.h"
-#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/huge_pool.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/range_policy.h"
 #include "engine/transfer/pinned/touching.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/tuning.h"
 #include "os/procfs.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
 
 #include "base/base.h"
-#include "engine/transfer/memory/range_policy.h"
+#include "engine/transfer/range_policy.h"
 
 struct gf_pool;
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pinned/prefault.h"
 
-#include "engine/transfer/memory/absent.h"
-#include "engine/transfer/memory/page.h"
+#include "engine/transfer/pages.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 

@@ -2,8 +2,8 @@
 #include "engine/transfer/pinned/recycled.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/tuning.h"
 
 #define SLOTS 256
 #define SIZES (GF_TUNE_PIN_KEPT_MOST / GF_HUGE_PAGE)

@@ -3,11 +3,11 @@
 
 #include "base/atomic.h"
 #include "host/mempolicy.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/memory/range_policy.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/tuning.h"
 #include "os/headroom.h"
 
 #include <errno.h>

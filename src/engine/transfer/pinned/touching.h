@@ -7,7 +7,7 @@
 #define GF_ENGINE_TRANSFER_PINNED_TOUCHING_H
 
 #include "engine/transfer/pinned/units.h"
-#include "engine/transfer/pool/job.h"
+#include "engine/transfer/pieces.h"
 
 struct gf_pool;
 struct gf_range_policy;

@@ -2,7 +2,7 @@
 #include "engine/transfer/pinned/zero.h"
 
 #include "base/base.h"
-#include "engine/transfer/memory/simd.h"
+#include "engine/transfer/host_copy.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/tuning.h"
 
 #include <pthread.h>
 

@@ -2,16 +2,15 @@
 #include "engine/transfer/readahead/readahead.h"
 
 #include "base/clock.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/memory/vma_query.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/pool/prepare.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/prepare.h"
 #include "engine/transfer/readahead/file_system.h"
 #include "engine/transfer/readahead/io_priority.h"
 #include "engine/transfer/readahead/mapped_file.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
 #include <sys/mman.h>

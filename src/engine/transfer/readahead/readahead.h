@@ -11,7 +11,7 @@
 #ifndef GF_ENGINE_TRANSFER_READAHEAD_READAHEAD_H
 #define GF_ENGINE_TRANSFER_READAHEAD_READAHEAD_H
 
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 /*
  * Begins read-ahead for a copy of this memory. Returns a number that identifies this read-ahead for

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/shm/unmap.h"
 
-#include "engine/transfer/memory/absent.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/memory/vma_query.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "engine/transfer/shm/unmap_later.h"
 
 #include "os/permit.h"

@@ -3,9 +3,9 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/memory/page.h"
-#include "engine/transfer/pool/pool.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/tuning.h"
 #include "os/headroom.h"
 
 #include <errno.h>

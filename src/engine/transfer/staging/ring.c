@@ -2,13 +2,12 @@
 #include "engine/transfer/staging/ring.h"
 
 #include "base/clock.h"
-#include "engine/transfer/context/capture_gate.h"
-#include "engine/transfer/memory/range_node.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/timed_lock.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/capture_gate.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "engine/transfer/staging/ring_due.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

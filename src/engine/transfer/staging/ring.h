@@ -16,11 +16,11 @@
 #define GF_ENGINE_TRANSFER_STAGING_RING_H
 
 #include "base/atomic.h"
-#include "engine/transfer/context/context.h"
-#include "engine/transfer/memory/range_policy.h"
-#include "engine/transfer/setup/notify.h"
+#include "engine/transfer/context.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/setup.h"
 #include "engine/transfer/staging/ring_segment.h"
-#include "engine/transfer/stats/node_bytes.h"
+#include "engine/transfer/stats.h"
 
 #include <pthread.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/staging/ring_alloc.h"
 
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 
 /* The most unfinished events that one search queries. */
 #define RECLAIM_BUSY 32u

@@ -2,11 +2,11 @@
 #include "engine/transfer/staging/ring_grow.h"
 
 #include "base/clock.h"
-#include "engine/transfer/memory/huge_pool.h"
-#include "engine/transfer/pool/prepare.h"
-#include "engine/transfer/setup/mutation.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/huge_pool.h"
+#include "engine/transfer/prepare.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "engine/transfer/staging/ring_patience.h"
 #include "os/headroom.h"
 

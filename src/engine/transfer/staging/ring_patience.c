@@ -2,7 +2,7 @@
 #include "engine/transfer/staging/ring_patience.h"
 
 #include "base/clock.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/tuning.h"
 
 bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes)
 {

@@ -2,12 +2,12 @@
 #include "engine/transfer/staging/ring_trim.h"
 
 #include "base/clock.h"
-#include "engine/transfer/setup/setup.h"
-#include "engine/transfer/setup/tuning.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
 #include "engine/transfer/staging/ring_alloc.h"
 #include "engine/transfer/staging/ring_due.h"
 #include "engine/transfer/staging/ring_grow.h"
-#include "engine/transfer/stats/copy_stats.h"
+#include "engine/transfer/stats.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

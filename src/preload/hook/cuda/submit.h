@@ -18,7 +18,7 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_s
 void gf_submit_first(const struct gf_submission *submission);
 /*
  * Called while copies hold streams. If one of them holds this stream, waits for its end, with a
- * limit (engine/transfer/context/hold.h). Keeps errno.
+ * limit (engine/transfer/hold.h). Keeps errno.
  */
 void gf_submit_await(CUstream stream);
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/capture_gate.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/pieces.h"
+#include "engine/transfer/setup.h"
+
+#include <time.h>
+
+/*
+ * A copy that finds the gate closed spins for at most this long. The call that begins a capture
+ * takes less time, and opens the gate when it returns.
+ */
+#define OPEN_NS 20000
+/*
+ * A call that begins a capture waits for copies that are issuing work. It spins for SPIN_NS, then
+ * sleeps repeatedly, and waits at most WAIT_NS in total.
+ */
+#define SPIN_NS 50000
+#define WAIT_NS UINT64_C(100000000)
+
+/*
+ * A Dekker-style handshake. A copy that issues work first counts itself, then checks whether the
+ * gate is closed. A call that begins a capture first closes the gate, then checks whether a copy is
+ * counted.
+ */
+static _Atomic unsigned issues, closed, begun;
+
+unsigned gf_captures_begun(void)
+{
+    return gf_load_acquire(&begun);
+}
+
+static bool is_uncaptured(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* Adds the caller to the count of threads that issue work. Returns false if the gate is closed. */
+static bool count_issue(void)
+{
+    gf_add_seq_cst(&issues, 1);
+    if (gf_likely(!gf_load_seq_cst(&closed)))
+        return true;
+    gf_sub_seq_cst(&issues, 1);
+    return false;
+}
+
+static bool await_open(void)
+{
+    const uint64_t until = gf_now_ns() + OPEN_NS;
+    do
+        gf_relax();
+    while (gf_load_relaxed(&closed) && gf_now_ns() < until);
+    return count_issue();
+}
+
+bool gf_issue_enter(CUstream stream, unsigned *seen)
+{
+    if (!count_issue() && !await_open())
+        return false;
+    const unsigned now = gf_captures_begun();
+    if (now == *seen || GF_MUTATED(issues_into_captures) || is_uncaptured(stream)) {
+        *seen = now;
+        return true;
+    }
+    gf_issue_leave();
+    return false;
+}
+
+void gf_issue_leave(void)
+{
+    gf_sub_seq_cst(&issues, 1);
+}
+
+void gf_capture_begins(void)
+{
+    static const struct timespec pause = {.tv_nsec = 50000};
+
+    gf_add_seq_cst(&closed, 1);
+    if (gf_likely(!gf_load_seq_cst(&issues)) || GF_MUTATED(issues_into_captures))
+        return;
+    const uint64_t start = gf_now_ns();
+    for (uint64_t waited = 0; gf_load_seq_cst(&issues) && waited < WAIT_NS;
+         waited = gf_now_ns() - start)
+        if (waited < SPIN_NS)
+            gf_relax();
+        else
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
+void gf_capture_begun(void)
+{
+    gf_add_seq_cst(&begun, 1);
+    gf_sub_seq_cst(&closed, 1);
+}

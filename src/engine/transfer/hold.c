@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/hold.h"
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "engine/transfer/capture_gate.h"
+#include "engine/transfer/helper.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/pieces.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
+
+#include <time.h>
+
+#define HOLDS 16
+#define MARKS 64u /* a power of two; a collision overwrites */
+/* For so long a copy waits until another thread has left a call that may use another context. */
+#define LEAVE_NS 20000
+/* A waiting call spins for SPIN_NS, then sleeps repeatedly. */
+#define SPIN_NS 50000
+/*
+ * If the process is stopped, or its quota is used up, the copying thread does not run either. So
+ * the limits count no more than this for each step of a waiting call.
+ */
+#define STEP_NS UINT64_C(5000000)
+
+enum { TICKET_NONE, TICKET_FILLING, TICKET_FIRST };
+/* A bit of entry.ticket: the copy is issuing a DMA, so its hold cannot be ended now. */
+#define TICKET_ISSUES (UINT64_C(1) << 63)
+
+/*
+ * A stream that a copy holds. The other members are valid while `ticket` is at least TICKET_FIRST,
+ * and has not changed since before they were read.
+ */
+struct entry {
+    _Alignas(64) _Atomic uint64_t ticket;
+    _Atomic(uintptr_t) stream, context;
+    _Atomic(uintptr_t) owner; /* identifies the thread that copies */
+    _Atomic bool blocking;    /* the stream and the legacy stream wait for each other */
+    _Atomic bool cut;
+    _Atomic uint32_t progress;
+};
+
+static struct entry entries[HOLDS];
+static _Atomic uint64_t last_ticket = TICKET_FIRST;
+
+static struct {
+    _Atomic(uintptr_t) stream, context;
+    _Atomic uint64_t until_ns;
+} marks[MARKS];
+
+static struct {
+    _Atomic uint64_t met, ns, ended;
+} counts;
+
+static __thread char here; /* its address identifies a thread */
+static __thread struct {
+    struct gf_hold hold;
+    CUstream stream;
+    CUcontext context;
+} batch;
+
+/* The hooks' records; NULL in a test of other modules: nothing is held. */
+static struct gf_submit_table *records(void)
+{
+    return gf_setup.submissions;
+}
+
+void gf_hold_start(void)
+{
+    if (records())
+        atomic_fetch_or(&records()->on, gf_submit_held);
+}
+
+/* Streams that several threads use. */
+
+static unsigned mark_of(CUstream stream, CUcontext context)
+{
+    const uint64_t key = (uintptr_t)stream * UINT64_C(3) + (uintptr_t)context;
+    return (unsigned)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) % MARKS;
+}
+
+bool gf_hold_is_shared(CUstream stream, CUcontext context)
+{
+    const unsigned i = mark_of(stream, context);
+    if (GF_MUTATED(looks_before_it_holds))
+        return false; /* so that more copies are cut, and the mutation shows */
+    return gf_load_relaxed(&marks[i].stream) == (uintptr_t)stream &&
+           gf_load_relaxed(&marks[i].context) == (uintptr_t)context &&
+           gf_now_ns() < gf_load_relaxed(&marks[i].until_ns);
+}
+
+void gf_hold_note_shared(CUstream stream, CUcontext context)
+{
+    const unsigned i = mark_of(stream, context);
+    gf_store_relaxed(&marks[i].stream, (uintptr_t)stream);
+    gf_store_relaxed(&marks[i].context, (uintptr_t)context);
+    gf_store_relaxed(&marks[i].until_ns, gf_now_ns() + GF_TUNE_SHARED_NS);
+}
+
+/* The calls of other threads. */
+
+void gf_hold_publish(CUcontext context)
+{
+    const unsigned own = records() ? gf_setup.submitter() : GF_SUBMITTERS;
+    if (own < GF_SUBMITTERS)
+        gf_store_release(&records()->submitters[own].context, (uintptr_t)context);
+}
+
+/*
+ * Whether the stream and the legacy stream wait for each other. Asking for the flags of a stream that
+ * is being captured would end its capture, so no capture begins meanwhile. If a stream is being
+ * captured, the result is true.
+ */
+static bool is_blocking(CUstream stream)
+{
+    unsigned flags = 0, none_seen = gf_captures_begun() - 1; /* so that the state is queried */
+
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !gf_setup.cuda->cuStreamGetFlags || !gf_issue_enter(stream, &none_seen))
+        return true;
+    const CUresult result = gf_setup.cuda->cuStreamGetFlags(stream, &flags);
+    gf_issue_leave();
+    return result != CUDA_SUCCESS || !(flags & CU_STREAM_NON_BLOCKING);
+}
+
+/*
+ * Whether a call on the stream `there` (gf_submitter.stream) may put something between the DMAs of a
+ * copy on `stream`. The context of the call is not known, and neither are the flags of some streams;
+ * then the result is true.
+ */
+static bool may_meet(uintptr_t there, CUstream stream, bool blocking)
+{
+    if (!there || (there & ~GF_SUBMIT_NON_BLOCKING) == (uintptr_t)stream)
+        return there && stream != CU_STREAM_PER_THREAD;
+    if (stream == CU_STREAM_LEGACY)
+        return !(there & GF_SUBMIT_NON_BLOCKING);
+    return blocking && (there == (uintptr_t)CU_STREAM_LEGACY);
+}
+
+/*
+ * Whether the stream of this call, seen in a record, may be that of another context. A stream with a
+ * handle of its own has one context; may_meet has compared the handles.
+ */
+static bool is_ambiguous(uintptr_t there, CUstream stream)
+{
+    return (there & ~GF_SUBMIT_NON_BLOCKING) != (uintptr_t)stream || stream == CU_STREAM_LEGACY;
+}
+
+/*
+ * Waits until the thread has left the call that it is inside. From then on its next call meets the
+ * hold. False: the call takes longer.
+ */
+static bool has_left(const struct gf_submitter *submitter, uintptr_t there)
+{
+    const uint64_t until = gf_now_ns() + LEAVE_NS, begun = gf_load_acquire(&submitter->begun);
+    do {
+        gf_relax();
+        const uintptr_t now = gf_load_acquire(&submitter->stream);
+        if (now == GF_SUBMIT_SEVERAL)
+            return false;
+        if (now != there || gf_load_acquire(&submitter->begun) != begun)
+            return true;
+    } while (gf_now_ns() < until);
+    return false;
+}
+
+static bool is_inside(const struct gf_submitter *submitter, bool shared_record, CUstream stream,
+                      CUcontext context, bool blocking)
+{
+    const uintptr_t there = gf_load_seq_cst(&submitter->stream);
+
+    if (!there)
+        return false;
+    if (shared_record || there == GF_SUBMIT_SEVERAL) /* a shared record is a sum */
+        return true;
+    if (!may_meet(there, stream, blocking))
+        return false;
+    if (!is_ambiguous(there, stream))
+        return true;
+    const uintptr_t other = gf_load_acquire(&submitter->context);
+    return other ? other == (uintptr_t)context : !has_left(submitter, there);
+}
+
+/* Whether another thread is inside a call that may put something on the stream. */
+static bool others_are_inside(CUstream stream, CUcontext context, bool blocking)
+{
+    const unsigned own = gf_setup.submitter();
+
+    if (own == GF_SUBMITTERS) /* the record of this thread would look like another thread's */
+        return true;
+    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
+        if (i != own &&
+            is_inside(&records()->submitters[i], i >= GF_SUBMITTERS_OWN, stream, context, blocking))
+            return true;
+    return false;
+}
+
+/* Holds. */
+
+static uint64_t ticket_of(const struct entry *entry)
+{
+    return gf_load_acquire(&entry->ticket) & ~TICKET_ISSUES;
+}
+
+static struct entry *take_entry(void)
+{
+    for (unsigned i = 0; i < HOLDS; i++) {
+        uint64_t none = TICKET_NONE;
+        if (gf_load_relaxed(&entries[i].ticket) == TICKET_NONE &&
+            gf_cas_acquire(&entries[i].ticket, &none, TICKET_FILLING))
+            return &entries[i];
+    }
+    return NULL;
+}
+
+/* Ends a hold, unless another thread has done so, or the copy is issuing a DMA. */
+static bool end_entry(struct entry *entry, uint64_t ticket)
+{
+    if (!gf_cas_acq_rel(&entry->ticket, &ticket, TICKET_NONE))
+        return false;
+    gf_sub_seq_cst(&records()->holds, 1);
+    return true;
+}
+
+static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
+{
+    struct entry *entry = take_entry();
+    const bool blocking = entry && is_blocking(stream);
+
+    if (!entry)
+        return false;
+    gf_store_relaxed(&entry->stream, (uintptr_t)stream);
+    gf_store_relaxed(&entry->context, (uintptr_t)context);
+    gf_store_relaxed(&entry->owner, (uintptr_t)&here);
+    gf_store_relaxed(&entry->blocking, blocking);
+    gf_store_relaxed(&entry->cut, false);
+    ret->entry = (unsigned)(entry - entries);
+    ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
+    const bool early =
+        GF_MUTATED(looks_before_it_holds) && !others_are_inside(stream, context, blocking);
+    if (early)
+        GF_MUTATION_SLEEP(looks_before_it_holds);
+    gf_store_release(&entry->ticket, ret->ticket);
+    gf_add_seq_cst(&records()->holds, 1);
+    if (early || GF_MUTATED(cuts_beside_others) || !others_are_inside(stream, context, blocking))
+        return true;
+    gf_hold_end(ret);
+    return false;
+}
+
+bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret)
+{
+    ret->ticket = 0;
+    if (!records() || gf_hold_is_batch(stream, context))
+        return true;
+    return begin_hold(stream, context, ret);
+}
+
+void gf_hold_cut(const struct gf_hold *hold)
+{
+    if (hold->ticket)
+        gf_store_relaxed(&entries[hold->entry].cut, true);
+}
+
+bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing)
+{
+    const struct gf_hold *held = batch.hold.ticket ? &batch.hold : hold;
+    uint64_t ticket = held->ticket;
+
+    ret_issuing->ticket = 0;
+    if (!ticket)
+        return true;
+    if (!gf_cas_acq_rel(&entries[held->entry].ticket, &ticket, ticket | TICKET_ISSUES))
+        return GF_MUTATED(keeps_lost_streams);
+    *ret_issuing = *held;
+    return true;
+}
+
+void gf_hold_issue_end(const struct gf_hold *issuing)
+{
+    uint64_t ticket = issuing->ticket | TICKET_ISSUES;
+
+    if (!issuing->ticket)
+        return;
+    gf_add_relaxed(&entries[issuing->entry].progress, 1);
+    gf_cas_acq_rel(&entries[issuing->entry].ticket, &ticket, issuing->ticket);
+}
+
+void gf_hold_end(struct gf_hold *hold)
+{
+    if (hold->ticket)
+        end_entry(&entries[hold->entry], hold->ticket);
+    hold->ticket = 0;
+}
+
+/* Batches. */
+
+bool gf_hold_is_batch(CUstream stream, CUcontext context)
+{
+    return batch.hold.ticket && batch.stream == stream && batch.context == context;
+}
+
+bool gf_hold_begin_batch(CUstream stream, CUcontext context)
+{
+    if (!records() || gf_hold_is_batch(stream, context))
+        return true;
+    gf_hold_end_batch(); /* a signal handler has left an earlier batch by longjmp */
+    if (!begin_hold(stream, context, &batch.hold))
+        return false;
+    batch.stream = stream;
+    batch.context = context;
+    gf_hold_cut(&batch.hold);
+    return true;
+}
+
+void gf_hold_end_batch(void)
+{
+    gf_hold_end(&batch.hold);
+}
+
+/* Waiting. */
+
+/*
+ * Whether a call on this stream submits to the context. The stream of a copy may belong to another
+ * context than the current one. If the stream cannot be queried now, the result is true.
+ */
+static bool is_of_context(CUstream stream, uintptr_t context)
+{
+    const bool has_handle = stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    unsigned none_seen = gf_captures_begun() - 1; /* so that the state is queried */
+    CUcontext found = NULL;
+
+    if (gf_setup.cuda->cuCtxGetCurrent(&found) == CUDA_SUCCESS && (uintptr_t)found == context)
+        return true;
+    if (!has_handle)
+        return false;
+    if (!gf_issue_enter(stream, &none_seen))
+        return true;
+    const CUresult result = gf_setup.cuda->cuStreamGetCtx(stream, &found);
+    gf_issue_leave();
+    return result != CUDA_SUCCESS || (uintptr_t)found == context;
+}
+
+/* Whether the entry's copy and a call on this stream are ordered. */
+static bool are_ordered(uintptr_t held, bool held_blocking, uintptr_t held_context, CUstream stream)
+{
+    if (held > GF_SUBMIT_FILLING && held == (uintptr_t)stream)
+        return true;
+    if (held == (uintptr_t)CU_STREAM_LEGACY ? !is_blocking(stream)
+                                            : stream != CU_STREAM_LEGACY || !held_blocking)
+        return false;
+    return is_of_context(stream, held_context);
+}
+
+/* Returns the ticket of the entry if the entry concerns this call; else 0. */
+static uint64_t find_ticket(const struct entry *entry, CUstream stream)
+{
+    const uint64_t ticket = ticket_of(entry);
+    if (ticket < TICKET_FIRST || gf_load_relaxed(&entry->owner) == (uintptr_t)&here)
+        return 0;
+    const uintptr_t held = gf_load_relaxed(&entry->stream),
+                    context = gf_load_relaxed(&entry->context);
+    const bool blocking = gf_load_relaxed(&entry->blocking);
+    atomic_thread_fence(memory_order_acquire);
+    if (ticket_of(entry) != ticket)
+        return 0;
+    return are_ordered(held, blocking, context, stream) ? ticket : 0;
+}
+
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool may_wait(void)
+{
+    return !gf_is_realtime() && !gf_setup.is_drivers();
+}
+
+static void note_met(const struct entry *entry, uint64_t ticket)
+{
+    const uintptr_t stream = gf_load_relaxed(&entry->stream),
+                    context = gf_load_relaxed(&entry->context);
+    if (gf_load_relaxed(&entry->cut) && ticket_of(entry) == ticket)
+        gf_hold_note_shared((CUstream)stream, (CUcontext)context);
+}
+
+/*
+ * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
+ * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
+ * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
+ * handler left it by longjmp.
+ */
+static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
+{
+    if (waited_ns <= GF_TUNE_HOLD_NS || GF_MUTATED(waits_for_ever))
+        return false;
+    return end_entry(entry, ticket) ||
+           (waited_ns > GF_TUNE_HOLD_MOST_NS && end_entry(entry, ticket | TICKET_ISSUES));
+}
+
+/* Waits until the hold ends. */
+static void await_entry(struct entry *entry, uint64_t ticket)
+{
+    static const struct timespec pause = {.tv_nsec = 50000};
+    const uint64_t start = gf_now_ns();
+    uint64_t now = start, waited = 0,
+             since = 0; /* `since`: what `waited` was at the last progress */
+    uint32_t seen = gf_load_relaxed(&entry->progress);
+
+    while (ticket_of(entry) == ticket) {
+        const uint32_t progress = gf_load_relaxed(&entry->progress);
+        const uint64_t before = now;
+        now = gf_now_ns();
+        waited += gf_min(now - before, STEP_NS);
+        if (progress != seen)
+            since = waited;
+        seen = progress;
+        note_met(entry, ticket);
+        if (end_stalled(entry, ticket, waited - since)) {
+            gf_add_relaxed(&counts.ended, 1);
+            break;
+        }
+        if (waited < SPIN_NS)
+            gf_relax();
+        else
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    }
+    gf_add_relaxed(&counts.met, 1);
+    gf_add_relaxed(&counts.ns, now - start);
+}
+
+void gf_hold_await(CUstream stream)
+{
+    if (!records() || GF_MUTATED(gets_between))
+        return;
+    for (unsigned i = 0; i < HOLDS; i++) {
+        const uint64_t ticket = find_ticket(&entries[i], stream);
+        if (!ticket)
+            continue;
+        if (is_captured(stream)) /* the call does not put anything on the stream now */
+            return;
+        note_met(&entries[i], ticket);
+        if (may_wait())
+            await_entry(&entries[i], ticket);
+        else /* so that the copy does not wait for what this call submits */
+            gf_add_relaxed(&counts.ended, end_entry(&entries[i], ticket));
+    }
+}
+
+void gf_hold_count(struct gf_hold_count *ret)
+{
+    *ret = (struct gf_hold_count){.met = gf_load_relaxed(&counts.met),
+                                  .ns = gf_load_relaxed(&counts.ns),
+                                  .ended = gf_load_relaxed(&counts.ended)};
+}
+
+static bool is_pending(const struct gf_visible *visible)
+{
+    return gf_load_acquire(&visible->made) != gf_load_relaxed(&visible->seen);
+}
+
+static bool threads_are_pending(const struct gf_submit_table *table)
+{
+    for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++)
+        if (is_pending(&table->submitters[i].own_visible))
+            return true;
+    return false;
+}
+
+/* Whether results of a blocking stream are pending, which the legacy stream waits for. */
+static bool blocking_are_pending(const struct gf_submit_table *table)
+{
+    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
+        if (gf_load_relaxed(&table->slots[i].stream) > GF_SUBMIT_FILLING &&
+            gf_load_relaxed(&table->slots[i].blocking) && is_pending(&table->slots[i].visible))
+            return true;
+    return false;
+}
+
+static struct gf_stream_slot *find_slot(struct gf_submit_table *table, CUstream stream)
+{
+    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
+        if (gf_load_acquire(&table->slots[i].stream) == (uintptr_t)stream)
+            return &table->slots[i];
+    return NULL;
+}
+
+/* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has one. */
+static struct gf_visible *find_count(struct gf_submit_table *table, CUstream stream,
+                                     bool *ret_pending)
+{
+    struct gf_stream_slot *slot;
+
+    *ret_pending = false;
+    if (stream == CU_STREAM_LEGACY) {
+        *ret_pending = blocking_are_pending(table) || threads_are_pending(table);
+        return &table->legacy_visible;
+    }
+    if (stream == CU_STREAM_PER_THREAD) {
+        const unsigned own = gf_setup.submitter();
+        *ret_pending = is_pending(&table->legacy_visible);
+        return own < GF_SUBMITTERS_OWN ? &table->submitters[own].own_visible : NULL;
+    }
+    slot = find_slot(table, stream);
+    if (!slot)
+        return NULL;
+    *ret_pending = gf_load_relaxed(&slot->blocking) && is_pending(&table->legacy_visible);
+    return &slot->visible;
+}
+
+bool gf_visible_is_pending(CUstream stream, struct gf_visible_mark *ret)
+{
+    bool pending;
+
+    *ret = (struct gf_visible_mark){.of = NULL};
+    if (!gf_setup.submissions)
+        return true;
+    ret->of = find_count(gf_setup.submissions, stream, &pending);
+    if (!ret->of)
+        return true;
+    ret->made = gf_load_acquire(&ret->of->made);
+    return pending || ret->made != gf_load_relaxed(&ret->of->seen);
+}
+
+void gf_visible_waited(const struct gf_visible_mark *mark)
+{
+    if (mark->of)
+        gf_store_relaxed(&mark->of->seen, mark->made);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mutants: tests/diff builds the code of copies a second time, with GF_MUTANTS. In that build, an
+ * environment variable selects one mutation, a deliberate bug, and at least one test must then
+ * fail. The product contains none of this.
+ */
+#ifndef GF_ENGINE_TRANSFER_MUTATION_H
+#define GF_ENGINE_TRANSFER_MUTATION_H
+
+#ifdef GF_MUTANTS
+#include "abi/cuda.h"
+#include "base/base.h"
+
+bool gf_mutated(const char *name);
+void gf_mutation_hold(const char *name); /* takes a lock if the named mutation is active */
+void gf_mutation_drop(const char *name);
+/*
+ * For the mutation reuses_busy_buffers: keeps a freed pinned buffer and hands it out again,
+ * although the device may still use it.
+ */
+bool gf_mutation_keep(void *p, CUresult *ret_result);
+bool gf_mutation_again(void **pp, size_t bytes, CUresult *ret_result);
+void gf_mutation_sleep(const char *name); /* sleeps for 20 ms, if the named mutation is active */
+/* For the mutation delivers_stale_bytes: stores bytes that are read ahead. */
+void gf_mutation_store_ahead(const void *at, size_t bytes);
+/*
+ * Changes `to`, a copy of the range, for three mutations. delivers_stale_bytes: to the stored bytes.
+ * reads_the_file: to those of the mapping's file. zeroes_the_tail: to zero behind the file's end.
+ */
+void gf_mutation_change_copy(void *to, const void *at, size_t bytes);
+/* For the mutation marks_the_stream: records an event on the stream. */
+void gf_mutation_mark(CUstream stream);
+#define GF_MUTATED(name) gf_mutated(#name)
+#define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
+#define GF_MUTATION_DROP(name) gf_mutation_drop(#name)
+#define GF_MUTATION_SLEEP(name) gf_mutation_sleep(#name)
+#else
+#define GF_MUTATED(name) false
+#define GF_MUTATION_HOLD(name) ((void)0)
+#define GF_MUTATION_DROP(name) ((void)0)
+#define GF_MUTATION_SLEEP(name) ((void)0)
+#define gf_mutation_mark(stream) ((void)0)
+#define gf_mutation_store_ahead(at, bytes) ((void)0)
+#define gf_mutation_change_copy(to, at, bytes) ((void)0)
+#define gf_mutation_keep(p, ret_result) false
+#define gf_mutation_again(pp, bytes, ret_result) false
+#endif
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counters for the report. */
+#ifndef GF_ENGINE_TRANSFER_STATS_H
+#define GF_ENGINE_TRANSFER_STATS_H
+
+#include "base/atomic.h"
+#include "base/base.h"
+#include "engine/transfer/hold.h"
+
+#include <sys/types.h>
+
+/* Bytes of pinned memory by the NUMA node of their pages, for the report. */
+
+/* the index for unknown nodes, and for nodes with higher numbers */
+#define GF_NODE_BYTES_UNKNOWN 64
+#define GF_NODE_BYTES_COUNT (GF_NODE_BYTES_UNKNOWN + 1)
+
+/* `node` is -1 if it is not known. */
+static inline void gf_node_bytes_add(uint64_t bytes_on[GF_NODE_BYTES_COUNT], int node,
+                                     uint64_t bytes)
+{
+    bytes_on[node >= 0 && node < GF_NODE_BYTES_UNKNOWN ? node : GF_NODE_BYTES_UNKNOWN] += bytes;
+}
+
+/*
+ * Counters for the report. They count the copies that were large enough to be offered to the
+ * engine. Each thread uses one of a few shards of the counters, so that threads that copy at the
+ * same time seldom share a cache line.
+ *
+ * All functions may be called on any thread. They take no lock and make no CUDA call.
+ */
+
+/*
+ * The reasons why a copy bypasses staging and is left to the driver: X(token, words). The report
+ * uses the tokens, the summary uses the words. The order of this list has no meaning; checks[] in
+ * copy/admission.c has the order in which the reasons are checked. After these checks, copy/h2d.c
+ * and copy/d2h.c may still return the reasons capture, failed, full, shared, shares_pages, slower or
+ * unreadable.
+ */
+#define GF_BYPASS_REASONS(X)                                                                       \
+    X(early, "among the process's first small copies")                                             \
+    X(pinned, "the host memory is pinned, registered or managed")                                  \
+    X(ends, "not between pageable memory and a device")                                            \
+    X(batch, "part of a batch of copies from the GPU")                                             \
+    X(small, "below the size from which staging pays")                                             \
+    X(capture, "the stream is being captured")                                                     \
+    X(stream, "the stream belongs to another context or to a green context")                       \
+    X(context, "the context is green, unknown, ending, or over the limit of 64")                   \
+    X(shares_pages, "the GPU accesses pageable memory directly")                                   \
+    X(device_memory, "managed memory, memory of another device, or synchronous memory operations") \
+    X(range, "part of the range is not device memory")                                             \
+    X(few_threads, "too few copy threads, because of CPU mask, quota or option")                   \
+    X(caller, "the caller is a real-time thread, or the program handles page faults itself")       \
+    X(off, "staging is off, by option or after a failure")                                         \
+    X(crowded, "too many copies were being staged at once")                                        \
+    X(slower, "the driver was faster in recent copies")                                            \
+    X(warming, "the staging ring was not ready yet")                                               \
+    X(shared, "another thread used the stream at the same time")                                   \
+    X(full, "other copies used all memory of the staging ring")                                    \
+    X(unreadable, "the program's memory could not be populated")                                   \
+    X(failed, "a call of the library failed before any DMA was issued")
+
+enum gf_bypass {
+#define GF_BYPASS_ENUMERATOR(token, words) gf_bypass_##token,
+    GF_BYPASS_REASONS(GF_BYPASS_ENUMERATOR)
+#undef GF_BYPASS_ENUMERATOR
+        gf_bypass_count,
+    gf_bypass_none = gf_bypass_count, /* the copy is staged */
+};
+
+enum gf_direction { gf_direction_h2d, gf_direction_d2h, gf_direction_count };
+
+/*
+ * Identifies the copies that are counted together, and that are compared with the driver together.
+ */
+struct gf_copy_kind {
+    enum gf_direction direction;
+    bool async;
+};
+
+struct gf_copy_counts {
+    uint64_t calls, bytes;
+    /*
+     * The part of `bytes` whose calls were timed, and the total duration of these calls in the
+     * caller's thread, including waits.
+     */
+    uint64_t timed_bytes, timed_ns;
+};
+
+/*
+ * Pageable copies are the staged copies, and the copies that bypassed staging for any reason except
+ * `pinned` and `ends`. For `early` copies, the kind of memory is not known, and their durations are
+ * not measured. If the driver copied a part of a staged copy, the bytes of this part count in
+ * `staged` and in `rest`.
+ */
+struct gf_copy_stats {
+    /* index [0]: synchronous calls, [1]: asynchronous calls */
+    struct gf_copy_counts staged[gf_direction_count][2];
+    /* Parts of staged copies that the driver made. */
+    struct gf_copy_counts rest[gf_direction_count];
+    struct gf_copy_counts bypassed[gf_direction_count][2][gf_bypass_count];
+    /* calls that waited for their stream because the ring was too small */
+    uint64_t stream_waits;
+    uint64_t ring_grown, ring_shrunk; /* how often rings grew and shrank */
+};
+
+/* Read-ahead for copies from mapped files. */
+struct gf_readahead_count {
+    uint64_t files;   /* number of files in which bytes were read ahead */
+    uint64_t advised; /* bytes passed to madvise: in copies, and after the end of copies */
+    uint64_t ahead;   /* the part of `advised` after the end of the copy */
+    uint64_t used;    /* the part of `ahead` that was copied later */
+};
+
+/*
+ * Calls of libc by certain libraries that helpers share: copies into pinned memory, or reads of
+ * files.
+ */
+struct gf_import_count {
+    uint64_t libraries; /* number of pointers to such a function that were replaced */
+    uint64_t calls, bytes;
+};
+
+/* The current state of staging and of pinned memory, for all devices. */
+struct gf_transfer_state {
+    /* The registered bytes of all rings, and the sum of the rings' limits. */
+    uint64_t ring_bytes, ring_limit;
+    /* the most bytes of all rings that were registered at one time */
+    uint64_t ring_most;
+    /* registered bytes of all rings, by the node of the pages */
+    uint64_t ring_held[GF_NODE_BYTES_COUNT];
+    unsigned rings, helpers;
+    const char *off;      /* the reason why no copy is staged; NULL if copies are staged */
+    uint64_t pinned_kept; /* pinned memory that only keepalives hold, in bytes */
+    /* bytes of shared memory that the program has unmapped, but that are not freed yet */
+    uint64_t unmap_pending;
+    struct gf_readahead_count readahead;
+    struct gf_import_count parallel_memcpy, parallel_read;
+    struct gf_hold_count holds;
+    /* Bytes of pinned buffers that the program holds, by the node of the pages. */
+    uint64_t pinned_held[GF_NODE_BYTES_COUNT];
+};
+
+/*
+ * Count a copy that was staged, the part of a staged copy that the driver copied, and a copy that
+ * bypassed staging. `ns` is the duration of the call in the caller's thread.
+ */
+void gf_copy_stats_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
+void gf_copy_stats_rest(enum gf_direction direction, uint64_t bytes);
+void gf_copy_stats_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
+/* Adds the duration of the driver's call for a copy that was already counted as bypassed. */
+void gf_copy_stats_driver_time(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes,
+                               uint64_t ns);
+void gf_copy_stats_stream_wait(void);
+void gf_copy_stats_ring_grown(uint64_t bytes);
+/* `dropped`: the ring ended with its context, so it does not count as a ring that shrank. */
+void gf_copy_stats_ring_shrunk(uint64_t bytes, bool dropped);
+
+/* The most bytes that all rings together had at one time. */
+uint64_t gf_copy_stats_ring_most(void);
+
+/*
+ * Reads the sums so far. Each counter is read atomically, but the counters may belong to slightly
+ * different times.
+ */
+void gf_copy_stats_read(struct gf_copy_stats *ret);
+
+/* The token of a reason, such as "capture", and its words. */
+const char *gf_bypass_name(enum gf_bypass reason);
+const char *gf_bypass_text(enum gf_bypass reason);
+
+/*
+ * The copies of an interval that took longest, for the event log. Each thread records into one of a
+ * few shards. A copy that is not among the longest of its shard costs two loads. If no log is
+ * written, each copy costs one load.
+ *
+ * All functions may be called on any thread. They take no lock and make no CUDA call.
+ */
+
+/* X(token): the groups of copies that the report and the log distinguish. */
+#define GF_COPY_GROUPS(X)                                                                          \
+    X(staged)                                                                                      \
+    X(pinned)                                                                                      \
+    X(driver)                                                                                      \
+    X(other)
+
+enum gf_copy_group {
+#define GF_COPY_GROUP_ENUMERATOR(token) gf_copy_group_##token,
+    GF_COPY_GROUPS(GF_COPY_GROUP_ENUMERATOR)
+#undef GF_COPY_GROUP_ENUMERATOR
+        gf_copy_group_count,
+};
+
+/* Returns the group of copies with this reason. gf_bypass_none: the group of staged copies. */
+enum gf_copy_group gf_copy_group(enum gf_bypass reason);
+const char *gf_copy_group_name(enum gf_copy_group group);
+
+struct gf_long_copy {
+    uint64_t end_ns, ns, bytes; /* end_ns: CLOCK_MONOTONIC, within a microsecond */
+    pid_t tid;                  /* the thread that called the copy */
+    enum gf_direction direction;
+    enum gf_copy_group group;
+};
+
+/* Begins to record copies. Before the first call of this function, no copy is recorded. */
+void gf_longest_copies_start(void);
+
+/*
+ * Records a copy that has just ended and took `ns` nanoseconds, if it is among the longest copies.
+ */
+void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, uint64_t bytes,
+                           uint64_t ns);
+
+/*
+ * Returns in `ret` the longest copies since the last call, sorted by duration with the longest
+ * first. Returns their number, at most `max`. All other recorded copies are discarded. Only one
+ * thread at a time calls this function.
+ */
+size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max);
+
+/*
+ * Counters of the program's requests for pinned memory, for the report. All functions may be called
+ * on any thread. They take no lock and make no CUDA call.
+ */
+
+/* Why an allocation was left to the driver. */
+enum gf_pinned_reason {
+    /* the flags or the size are such that the library never serves the allocation */
+    gf_pinned_odd,
+    gf_pinned_context, /* no context is current, or it cannot be identified */
+    gf_pinned_memory,  /* too little headroom, or the kernel refused memory */
+    gf_pinned_slow,    /* too few threads to be faster than the driver */
+    gf_pinned_devices, /* several devices, with which registered memory was never tested */
+    /* the library serves no allocations since a failure, or a registration failed */
+    gf_pinned_failed,
+    GF_PINNED_REASONS,
+};
+
+/* The name of a reason in the report's "reasons". */
+const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
+
+struct gf_pinned_stats {
+    uint64_t large_calls, large_bytes; /* allocations in memory that the library mapped */
+    uint64_t large_ns;                 /* total duration of the calls counted in large_calls */
+    /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
+    uint64_t small_calls, small_bytes;
+    uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
+    /* Registrations by the program for which the library prefaulted the memory. */
+    uint64_t placed_calls, placed_bytes;
+    uint64_t trims; /* how often a keepalive was freed */
+};
+
+/*
+ * The counters of struct gf_pinned_stats, in the order of its fields. All counters have the same
+ * width.
+ */
+#define GF_PINNED_COUNTERS (sizeof(struct gf_pinned_stats) / sizeof(uint64_t))
+extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
+
+/* Adds n to a field of struct gf_pinned_stats. */
+#define gf_pinned_stats_add(field, n)                                                              \
+    gf_add_relaxed(                                                                                \
+        &gf_pinned_counters[offsetof(struct gf_pinned_stats, field) / sizeof(uint64_t)], (n))
+
+/*
+ * Reads the counters so far. Each counter is read atomically, but the counters may belong to
+ * slightly different times.
+ */
+void gf_pinned_stats_read(struct gf_pinned_stats *ret);
+
+#endif
