@@ -32,12 +32,12 @@ PERMITTED = {
     "src/engine/transfer/imports/import_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
     "src/engine/transfer/imports/shared_read.c": {"descriptors": "closes what helpers took into their own table"},
     "src/engine/transfer/pages.c": {"pages": "populates pages; takes none away"},
-    "src/engine/transfer/pinned/kept_mapping.c": {"pages": OWN},
-    "src/engine/transfer/pinned/pinned_mapping.c": {"pages": OWN},
-    "src/engine/transfer/pinned/range_reset.c": {
-        "pages": "reverts what the program set for memory that it has freed; takes none away",
+    "src/engine/transfer/pinned/kept_mapping.c": {
+        "pages": "memory that the library mapped itself; reverts what the program set for memory that it has freed; takes none away",
     },
-    "src/engine/transfer/pinned/touching.c": {"pages": "populates pages; takes none away"},
+    "src/engine/transfer/pinned/pinned_mapping.c": {
+        "pages": "memory that the library mapped itself; populates pages; takes none away",
+    },
     "src/engine/transfer/readahead/readahead.c": {"pages": "advises reading; takes none away"},
     "src/engine/transfer/shm/unmap.c": {"pages": "within the program's own munmap of the range"},
     "src/engine/transfer/shm/unmap_later.c": {"pages": "the range that the program has unmapped"},

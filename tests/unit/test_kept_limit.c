@@ -3,10 +3,9 @@
 #include "block_driver.h"
 #include "one_context.h"
 
-#include "engine/transfer/pinned/kept_limit.h"
-#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned.h"
-#include "engine/transfer/pinned/recycled.h"
+#include "engine/transfer/pinned/kept_mapping.h"
+#include "engine/transfer/pinned/pinned_buffer.h"
 #include "os/headroom.h"
 
 #include <time.h>

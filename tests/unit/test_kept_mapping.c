@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
-#include "engine/transfer/pinned/recycled.h"
+#include "engine/transfer/pinned/pinned_buffer.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

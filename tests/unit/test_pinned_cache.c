@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "engine/transfer/context.h"
-#include "engine/transfer/pinned/kept_limit.h"
 #include "engine/transfer/pinned/pinned.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/transfer/pinned/prefault.h"
+#include "engine/transfer/pinned/pinned.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/transfer/pinned/units.h"
+#include "engine/transfer/pinned/pinned_mapping.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "base/base.h"
-#include "engine/transfer/pinned/zero.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 
 #include <string.h>
 

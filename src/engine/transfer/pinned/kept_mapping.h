@@ -1,4 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Freed mappings made as new. */
+#ifndef GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
+#define GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
+
+#include "base/base.h"
+#include "engine/transfer/pinned/pinned_mapping.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Zeroes memory that another block used before. A program seldom fills a whole pinned buffer,
+ * because frameworks round sizes up. So many pages of such memory are still zero. With wide vector
+ * registers, checking whether a page is zero takes a third of the time of writing the page.
+ * Measurements: bench/NOTES.md.
+ */
+
+#define GF_ZERO_PAGE ((size_t)4096) /* the unit that is checked, and zeroed if needed */
+
+/* Zeroes a range that no other thread writes. May be called on any thread. */
+void gf_zero(char *at, size_t bytes);
+
+/* One way to check a page that is aligned to GF_ZERO_PAGE. Tests use each way. */
+struct gf_zero_way {
+    /* the processor has the vector registers for it, and the kernel saves them */
+    bool (*can_run)(void);
+    bool (*is_zero_page)(const char *page);
+};
+/*
+ * Returns the ways; those with the widest registers come first. If the processor supports none of
+ * them, gf_zero only calls memset.
+ */
+const struct gf_zero_way *gf_zero_ways(size_t *ret_count);
+
+/* Reverts what a program may have set for a range of pinned memory that it has freed. */
+
+/*
+ * Makes the pages of the range readable and writable with the default protection key, and unlocks
+ * them. A new mapping would have these properties. The range begins and ends with a page. False:
+ * the kernel or a filter (os/permit.h) refuses; some properties may have changed. Changes errno.
+ * Any thread.
+ */
+bool gf_range_reset(void *at, size_t bytes);
+
+/*
+ * Sets whether children that are forked later inherit the range. The kernel's lock of the address
+ * space orders the call with forks. False: the kernel refuses. Changes errno. Any thread.
+ */
+bool gf_range_inherit(void *at, size_t bytes, bool on);
+
 /*
  * Mappings of freed pinned buffers, which later buffers of the same size reuse. They are not
  * registered, so the device has finished with them, and the driver knows them no longer. A child
@@ -6,10 +56,6 @@
  * forked while the program had the buffer, because the child may still use it, or if its pages are
  * on another node than the policy names. Any thread; no CUDA call.
  */
-#ifndef GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
-#define GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
-
-#include "engine/transfer/pinned/pinned_mapping.h"
 
 /*
  * A value that each fork by libc changes, and that is no multiple of 2^32 while a fork is under way;

@@ -6,20 +6,159 @@
 #include "base/log.h"
 #include "engine/transfer/context.h"
 #include "engine/transfer/huge_pool.h"
-#include "engine/transfer/range_policy.h"
-#include "engine/transfer/pinned/kept_limit.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/pages.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
 #include "engine/transfer/pinned/pinned_cache.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
-#include "engine/transfer/pinned/prefault.h"
-#include "engine/transfer/pinned/recycled.h"
-#include "engine/transfer/pinned/touching.h"
 #include "engine/transfer/prepare.h"
-#include "engine/transfer/mutation.h"
+#include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
-#include "engine/transfer/tuning.h"
 #include "engine/transfer/stats.h"
+#include "engine/transfer/tuning.h"
+#include "os/headroom.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */
+/* Number of mappings that may be kept, by the last reading of the headroom. */
+static _Atomic unsigned kept_most;
+
+static void count_trims(unsigned gone)
+{
+    if (gone)
+        gf_pinned_stats_add(trims, gone);
+}
+
+/* The bytes that mappings of buffers may have, besides those that are kept for small blocks. */
+static uint64_t gf_kept_limit_room(void)
+{
+    const uint64_t all = (uint64_t)gf_load_relaxed(&kept_most) * GF_PINNED_CHUNK_SIZE;
+    return all ? all - gf_min(all, gf_pinned_cache_kept()) : 0;
+}
+
+/* Unmaps the mappings of buffers that do not fit into gf_kept_limit_room, the oldest first. */
+static void gf_kept_limit_apply(void)
+{
+    if (gf_kept_mapping_bytes())
+        count_trims(gf_kept_mapping_trim_to(gf_kept_limit_room()));
+}
+
+void gf_kept_limit_trim(void)
+{
+    count_trims(gf_kept_mapping_trim(UINT64_MAX));
+}
+
+static uint64_t most_bytes(const struct gf_headroom *headroom)
+{
+    if (headroom->bytes < GF_TUNE_PIN_RESERVE)
+        return 0;
+    return gf_setup.options->pin_cache == GF_SIZE_AUTO
+               ? gf_min(GF_TUNE_PIN_CACHE, headroom->bytes / 32)
+               : gf_setup.options->pin_cache;
+}
+
+/*
+ * Returns how many mappings of 2 MiB all contexts may keep. If the headroom is due, reads it, and
+ * unmaps kept mappings of buffers that are above the limit or were not reused for a minute. node:
+ * the device's; -1 if it is unknown.
+ */
+static unsigned gf_kept_limit_read(int node)
+{
+    const uint64_t now = gf_now_ns();
+    struct gf_headroom headroom;
+
+    if (now < gf_load_relaxed(&kept_until))
+        return gf_load_relaxed(&kept_most);
+    gf_headroom_read("", node, &headroom);
+    const unsigned found = (unsigned)(most_bytes(&headroom) / GF_PINNED_CHUNK_SIZE);
+    gf_store_relaxed(&kept_most, found);
+    gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
+    count_trims(gf_kept_mapping_trim(now - gf_min(now, GF_TUNE_PIN_KEPT_NS)));
+    gf_kept_limit_apply();
+    return found;
+}
+
+void gf_kept_limit_short(void)
+{
+    gf_store_relaxed(&kept_most, 0);
+    gf_store_relaxed(&kept_until, gf_now_ns() + GF_TUNE_PIN_READ_NS);
+    gf_kept_limit_trim();
+}
+
+bool gf_kept_limit_is_short(void)
+{
+    return gf_load_relaxed(&kept_most) == 0 && gf_now_ns() < gf_load_relaxed(&kept_until);
+}
+
+#define SAMPLE 64
+#define TEXT ((size_t)8192) /* size of a buffer into which any line of maps fits */
+
+struct walk {
+    const char *file;
+    uintptr_t reached, end; /* the part of the range that is not checked yet */
+    bool plain;
+};
+
+/* Parses a line of maps, such as "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]". */
+static void walk_line(struct walk *walk, const char *line)
+{
+    char *at;
+    const uintptr_t from = strtoul(line, &at, 16);
+    const uintptr_t to = *at == '-' ? strtoul(at + 1, &at, 16) : 0;
+
+    if (to <= walk->reached || from >= walk->end)
+        return;
+    const bool writable = strncmp(at, " rw", 3) == 0 && strlen(at) > 5 && at[4] == 'p';
+    const char *inode = at;
+    for (int i = 0; i < 4; i++) { /* permissions, offset, device, inode */
+        inode += strspn(inode, " ");
+        if (i < 3)
+            inode += strcspn(inode, " ");
+    }
+    walk->plain = from <= walk->reached && writable && inode[0] == '0' &&
+                  (inode[1] == ' ' || inode[1] == '\0');
+    walk->reached = walk->plain ? to : UINTPTR_MAX;
+}
+
+static void walk_file(void *closure)
+{
+    struct walk *walk = closure;
+    char text[TEXT];
+    struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
+    const char *line;
+
+    if (!gf_procfs_lines_open(&lines, walk->file))
+        return;
+    while (walk->reached < walk->end && (line = gf_procfs_lines_next(&lines)))
+        walk_line(walk, line);
+    gf_procfs_lines_close(&lines);
+}
+
+bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end)
+{
+    struct walk walk = {.file = file, .reached = start, .end = end};
+
+    gf_own_table_run(walk_file, &walk);
+    return walk.plain && walk.reached >= end;
+}
+
+bool gf_prefault_pays(const void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at;
+
+    /*
+     * Most memory that a program registers was written before. For such memory gf_absent_mostly is
+     * false, so no file of /proc is read.
+     */
+    return start + bytes > start && gf_absent_mostly(start, bytes, SAMPLE) &&
+           gf_prefault_is_plain("/proc/thread-self/maps", start / gf_page_size() * gf_page_size(),
+                                start + bytes);
+}
 
 #define LARGE_MOST ((size_t)64 << 30)
 #define SERVED_FLAGS ((unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))

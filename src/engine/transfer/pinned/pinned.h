@@ -1,14 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Pinned memory: decides which allocations and registrations of the program the library serves, and
- * leaves all others to the driver. The functions are those of struct gf_transfer_ops
- * (transfer_api.h).
- */
+/* Which requests are served, and how much is kept. */
 #ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_H
 #define GF_ENGINE_TRANSFER_PINNED_PINNED_H
 
 #include "abi/cuda.h"
 #include "base/base.h"
+
+/*
+ * The limit of freed pinned memory that is kept for reuse: mappings that keepalives of small blocks
+ * hold (pinned_cache.h), and mappings of larger buffers (kept_mapping.h). Small blocks come first.
+ * The limit depends on the headroom, which is read once a second. Any thread; no CUDA call.
+ */
+
+/* Unmaps all kept mappings of buffers. */
+void gf_kept_limit_trim(void);
+
+/*
+ * Called when memory is short. For the next second nothing is kept, and no keepalive is allocated.
+ */
+void gf_kept_limit_short(void);
+bool gf_kept_limit_is_short(void);
+
+/*
+ * Decides whether to prefault memory of the program before the program registers it. The functions
+ * may be called on any thread.
+ */
+
+/*
+ * Whether prefaulting pays and is harmless: most of the pages are absent, and the whole range is
+ * anonymous, private and writable. Touches no page.
+ */
+bool gf_prefault_pays(const void *at, size_t bytes);
+
+/*
+ * Whether the whole range is anonymous, private and writable. Reads `file`, which has the format of
+ * /proc/self/maps.
+ */
+bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end);
+
+/*
+ * Pinned memory: decides which allocations and registrations of the program the library serves, and
+ * leaves all others to the driver. The functions are those of struct gf_transfer_ops
+ * (transfer_api.h).
+ */
 
 struct gf_context;
 

@@ -2,13 +2,151 @@
 #include "engine/transfer/pinned/pinned_cache.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/pinned/kept_mapping.h"
-#include "engine/transfer/pinned/range_reset.h"
 #include "engine/transfer/mutation.h"
+#include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/setup.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+
+/*
+ * Adds 1 to the chunk's count of blocks for a new block of the program. Marks the units that belong
+ * to this block alone as clean, and returns in *ret which of them were not clean. The caller must
+ * call gf_pinned_span_clean before the program gets the block.
+ */
+static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *p, size_t bytes,
+                                     unsigned flags, struct gf_pinned_span *ret);
+/*
+ * Subtracts 1 from the chunk's count of blocks, before the driver frees a block. When no block is
+ * left, all units are marked as not clean.
+ */
+static void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk);
+
+/* The chunk that begins at `base`; NULL if not found. */
+static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base);
+/*
+ * The same, but adds the chunk if it is not found. `clean`: the mapping of an added chunk is new,
+ * so all its units are clean. NULL: out of memory, or base is 0.
+ */
+static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean);
+static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk);
+/* Removes the chunks of a context that has ended. */
+static void gf_pinned_chunk_forget(uint64_t context);
+
+#define BUCKETS 256
+#define UNIT GF_PINNED_CHUNK_UNIT
+#define UNITS (GF_PINNED_CHUNK_SIZE / UNIT)
+
+static struct gf_pinned_chunk *chunks[BUCKETS];
+
+static struct gf_pinned_chunk **chunk_bucket(uintptr_t base)
+{
+    return &chunks[(base >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+
+static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base)
+{
+    struct gf_pinned_chunk *chunk = *chunk_bucket(base);
+    while (chunk && chunk->base != base)
+        chunk = chunk->next;
+    return chunk;
+}
+
+static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean)
+{
+    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    if (base && !chunk && (chunk = calloc(1, sizeof(*chunk)))) {
+        chunk->base = base;
+        chunk->context = context;
+        if (clean)
+            memset(chunk->clean, 0xff, sizeof(chunk->clean));
+        chunk->next = *chunk_bucket(base);
+        *chunk_bucket(base) = chunk;
+    }
+    return chunk;
+}
+
+static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk)
+{
+    struct gf_pinned_chunk **at = chunk_bucket(chunk->base);
+    while (*at != chunk)
+        at = &(*at)->next;
+    *at = chunk->next;
+    free(chunk);
+}
+
+static void gf_pinned_chunk_forget(uint64_t context)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct gf_pinned_chunk **at = &chunks[i], *c; (c = *at);) {
+            if (c->context != context) {
+                at = &c->next;
+                continue;
+            }
+            *at = c->next;
+            free(c);
+        }
+}
+
+static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *p, size_t bytes,
+                                     unsigned flags, struct gf_pinned_span *ret)
+{
+    const size_t at = (uintptr_t)p - chunk->base;
+    ret->first = (at + UNIT - 1) / UNIT;
+    ret->end = gf_min((at + bytes) / UNIT, UNITS);
+    if (chunk->live++ == 0)
+        chunk->flags = flags;
+    for (size_t i = ret->first; i < ret->end; i = (i / 64 + 1) * 64) {
+        uint64_t mask = UINT64_MAX << i % 64;
+        if (ret->end / 64 == i / 64)
+            mask &= (UINT64_C(1) << ret->end % 64) - 1;
+        ret->dirty[i / 64] = mask & ~chunk->clean[i / 64];
+        chunk->clean[i / 64] |= mask;
+    }
+}
+
+static void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk)
+{
+    if (--chunk->live == 0)
+        memset(chunk->clean, 0, sizeof(chunk->clean));
+}
+
+/* Returns the first dirty unit at or after i, or the first clean unit if `dirty` is false. */
+static size_t seek_unit(const struct gf_pinned_span *span, size_t i, bool dirty)
+{
+    while (i < span->end) {
+        const uint64_t word = span->dirty[i / 64] ^ (dirty ? 0 : UINT64_MAX);
+        const uint64_t rest = word >> i % 64;
+        if (rest)
+            return gf_min(i + (size_t)__builtin_ctzll(rest), span->end);
+        i = (i / 64 + 1) * 64;
+    }
+    return span->end;
+}
+
+/*
+ * Zeroes the dirty units of a block, before the program gets it. Always zeroes the block's bytes at
+ * its two ends, in units that other blocks may share.
+ */
+static void gf_pinned_span_clean(const struct gf_pinned_span *span, uintptr_t base, char *p,
+                                 size_t bytes)
+{
+    if (GF_MUTATED(leaves_old_bytes))
+        return;
+    char *const inner = (char *)base + span->first * UNIT;
+    char *const outer = (char *)base + span->end * UNIT;
+    if (span->first >= span->end) {
+        memset(p, 0, bytes);
+        return;
+    }
+    memset(p, 0, (size_t)(inner - p));
+    memset(outer, 0, (size_t)(p + bytes - outer));
+    for (size_t i = span->first, end; (i = seek_unit(span, i, true)) < span->end; i = end) {
+        end = seek_unit(span, i, false);
+        gf_zero((char *)base + i * UNIT, (end - i) * UNIT);
+    }
+}
 
 /*
  * A keepalive has the size of a page, so that the blocks after it have the same offset in a page as

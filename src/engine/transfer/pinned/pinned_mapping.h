@@ -1,14 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory to pin, populated by several threads. */
+#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
+#define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
+
+#include "base/base.h"
+#include "engine/transfer/pieces.h"
+#include "engine/transfer/range_policy.h"
+
+/*
+ * The division of a range, which consists of mappings of equal size, into units of work for several
+ * threads. Consecutive units are in different mappings, because threads that fill one inode at the
+ * same time wait for each other.
+ */
+
+struct gf_units {
+    size_t bytes;   /* of the range */
+    size_t mapping; /* bytes of each mapping; the last one may be smaller */
+    size_t unit;    /* bytes of a unit; the last one of a mapping may be smaller */
+};
+
+/* Number of units. Some of them are empty. */
+uint64_t gf_units_count(const struct gf_units *units);
+
+/* The size of unit i, which may be 0. The unit begins at *ret_start. */
+size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start);
+
+/*
+ * Touching: several threads populate the pages of a range, in steps between which they read the
+ * headroom again. Any thread; waits for helpers only.
+ */
+
+struct gf_pool;
+struct gf_range_policy;
+
+struct gf_touching {
+    struct gf_job job;
+    /* The caller sets these. */
+    struct gf_pool *pool; /* NULL: the caller touches all pages */
+    struct gf_units units;
+    char *at;
+    /*
+     * the policy of the library's fresh memory, which may be touched by stores; NULL: the program's
+     * memory
+     */
+    const struct gf_range_policy *policy;
+    bool reserved; /* reserved huge pages, which no headroom limits */
+
+    _Atomic uint64_t touched;
+    _Atomic int error;
+};
+
+/*
+ * Whether `bytes` bytes can be touched without coming near a limit of the control groups, of the
+ * host, or of the policy's nodes (NULL: any node). Touching pages beyond a limit invokes the OOM
+ * killer, where the driver's own call would return an error.
+ */
+bool gf_touching_fits(size_t bytes, const struct gf_range_policy *policy);
+
 /*
  * Memory to pin. It consists of shared mappings, as the driver's own memory does, so that forked
  * children see the same pages and fork copies none. Several threads touch it at once. The functions
  * wait for helper threads only, and make no CUDA call. Any thread.
  */
-#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
-#define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
-
-#include "base/base.h"
-#include "engine/transfer/range_policy.h"
 
 struct gf_pool;
 
