@@ -28,9 +28,13 @@ PERMITTED = {
     "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
     "src/engine/process/intervals.c": {"pages": OWN},
     "src/engine/process/live.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
+    "src/engine/transfer/files/imports.c": {"pages": "makes one library's table of addresses writable for a moment"},
+    "src/engine/transfer/files/readahead.c": {"pages": "advises reading; takes none away"},
+    "src/engine/transfer/files/shared_read.c": {"descriptors": "closes what helpers took into their own table"},
+    "src/engine/transfer/files/unmap.c": {
+        "pages": "within the program's own munmap of the range; the range that the program has unmapped",
+    },
     "src/engine/transfer/helper.c": {"pages": OWN},
-    "src/engine/transfer/imports/import_slot.c": {"pages": "makes one library's table of addresses writable for a moment"},
-    "src/engine/transfer/imports/shared_read.c": {"descriptors": "closes what helpers took into their own table"},
     "src/engine/transfer/pages.c": {"pages": "populates pages; takes none away"},
     "src/engine/transfer/pinned/kept_mapping.c": {
         "pages": "memory that the library mapped itself; reverts what the program set for memory that it has freed; takes none away",
@@ -38,9 +42,6 @@ PERMITTED = {
     "src/engine/transfer/pinned/pinned_mapping.c": {
         "pages": "memory that the library mapped itself; populates pages; takes none away",
     },
-    "src/engine/transfer/readahead/readahead.c": {"pages": "advises reading; takes none away"},
-    "src/engine/transfer/shm/unmap.c": {"pages": "within the program's own munmap of the range"},
-    "src/engine/transfer/shm/unmap_later.c": {"pages": "the range that the program has unmapped"},
     "src/engine/transfer/staging/ring.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
     "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},

@@ -14,7 +14,7 @@ OPENS = re.compile(r"\bO_(WRONLY|RDWR|CREAT|TRUNC|TMPFILE)\b|\b(creat|mkstemp|mk
 READS = re.compile(r'fopen\([^;]*"re?"\)')
 PERMITTED = {
     "src/base/output_file.c": "the rule",
-    "src/engine/transfer/imports/shared_read.c": "compares the flags of the program's descriptor",
+    "src/engine/transfer/files/shared_read.c": "compares the flags of the program's descriptor",
     "src/os/cpu_claim.c": "a device of the kernel at a fixed path",
     "src/os/own_table.c": "/dev/null for a thread's own descriptor table",
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "temp_root.h"
 
-#include "engine/transfer/readahead/file_system.h"
-#include "engine/transfer/readahead/mapped_file.h"
+#include "engine/transfer/files/readahead.h"
+#include "engine/transfer/files/mapped_file.h"
 #include "engine/transfer/tuning.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -183,8 +183,8 @@
 #define GF_TUNE_POPULATE_APART GF_MIB(16)
 #define GF_TUNE_POPULATE_PIECE GF_MIB(2)
 /*
- * Helpers share a call of memcpy into pinned memory (parallel_memcpy.h), or a read of a file
- * (parallel_read.h), of at least GF_TUNE_IMPORT_LEAST bytes. A piece has GF_TUNE_IMPORT_PIECE bytes.
+ * Helpers share a call of memcpy into pinned memory (replaced_calls.h), or a read of a file
+ * (replaced_calls.h), of at least GF_TUNE_IMPORT_LEAST bytes. A piece has GF_TUNE_IMPORT_PIECE bytes.
  * A request for a search for newly loaded libraries is sent at most once in
  * GF_TUNE_IMPORT_REQUEST_NS. Without a request, they are searched for at most once in
  * GF_TUNE_IMPORT_LOOK_NS.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/api/host_alloc.h"
 
-#include "engine/transfer/imports/imports.h"
+#include "engine/transfer/files/imports.h"
 #include "engine/transfer/pinned/pinned.h"
 
 bool gf_host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)

@@ -14,7 +14,7 @@
 #include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/host_copy.h"
 #include "engine/transfer/prepare.h"
-#include "engine/transfer/readahead/readahead.h"
+#include "engine/transfer/files/readahead.h"
 #include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"

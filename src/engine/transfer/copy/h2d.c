@@ -11,7 +11,7 @@
 #include "engine/transfer/copy/order.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/readahead/readahead.h"
+#include "engine/transfer/files/readahead.h"
 #include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/staging/ring_grow.h"

@@ -8,7 +8,7 @@
 #include "engine/transfer/host_copy.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/pieces.h"
-#include "engine/transfer/readahead/io_priority.h"
+#include "engine/transfer/files/readahead.h"
 #include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/staging/ring_grow.h"

@@ -2,10 +2,10 @@
 /*
  * Some libraries that load models copy and read each tensor by one call of libc, on one thread.
  * Helper threads share these calls. For this, only the pointer through which such a library calls
- * libc is replaced (import_slot.h). libgpufeed exports none of these functions.
+ * libc is replaced (imports.c). libgpufeed exports none of these functions.
  */
-#ifndef GF_ENGINE_TRANSFER_IMPORTS_IMPORTS_H
-#define GF_ENGINE_TRANSFER_IMPORTS_IMPORTS_H
+#ifndef GF_ENGINE_TRANSFER_FILES_IMPORTS_H
+#define GF_ENGINE_TRANSFER_FILES_IMPORTS_H
 
 #include "engine/transfer/stats.h"
 

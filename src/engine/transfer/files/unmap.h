@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Munmap of shared memory. */
+#ifndef GF_ENGINE_TRANSFER_FILES_UNMAP_H
+#define GF_ENGINE_TRANSFER_FILES_UNMAP_H
+
+#include "base/base.h"
+
+/*
+ * GPUFEED_UNMAP=later: a helper frees the pages of shared memory after the program's munmap has
+ * returned. Until then the mapping is kept at another address. Moving it takes little time, because
+ * the kernel moves only page tables.
+ */
+
+struct gf_pool;
+
+/* The bytes of mappings that were moved and are not freed yet. */
+uint64_t gf_unmap_pending(void);
+
 /*
  * Makes the program's munmap of shared memory faster. A process that gets its batches from worker
  * processes unmaps one batch after each copy, and the GPU is idle for most of the time that munmap
  * takes.
  */
-#ifndef GF_ENGINE_TRANSFER_SHM_UNMAP_H
-#define GF_ENGINE_TRANSFER_SHM_UNMAP_H
-
-#include "base/base.h"
 
 /*
  * Called before the program's munmap of a range. Several threads remove the range's pages from this

@@ -1,19 +1,158 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/readahead/readahead.h"
+#include "engine/transfer/files/readahead.h"
 
 #include "base/clock.h"
+#include "base/fmt.h"
+#include "engine/transfer/files/mapped_file.h"
+#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/prepare.h"
-#include "engine/transfer/readahead/file_system.h"
-#include "engine/transfer/readahead/io_priority.h"
-#include "engine/transfer/readahead/mapped_file.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
+#include "os/cgroup.h"
+#include "os/own_table.h"
 #include "os/permit.h"
+#include "os/procfs.h"
 
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * Whether files of this file system are on a disk of this machine. An overlay is assumed to be on a
+ * disk, because its layers are not known in a container.
+ */
+static bool is_on_disk(const char *type)
+{
+    static const char *const types[] = {"ext4", "xfs", "f2fs", "btrfs", "overlay"};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(types); i++) {
+        const size_t length = strlen(types[i]);
+        if (strncmp(type, types[i], length) == 0 && type[length] == ' ')
+            return true;
+    }
+    return false;
+}
+
+struct look_up {
+    const char *root, *device; /* "8:1" */
+    bool ret;
+};
+
+/*
+ * Whether a line of mountinfo describes the device, and its file system is on a disk. A line is,
+ * for example, "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw".
+ */
+static bool is_disk_line(const char *line, const char *device)
+{
+    const size_t length = strlen(device);
+    const char *at = strchr(line, ' ');
+
+    at = at ? strchr(at + 1, ' ') : NULL;
+    if (!at || strncmp(at + 1, device, length) != 0 || at[1 + length] != ' ')
+        return false;
+    const char *const type = strstr(at, " - ");
+    return type && is_on_disk(type + 3);
+}
+
+static void look_up(void *closure)
+{
+    struct look_up *const look_up = closure;
+    char text[4096], file[GF_PROCFS_PATH_MAX];
+    struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
+    bool found = false;
+    const char *line;
+
+    gf_fmt(file, sizeof(file), "%s/proc/self/mountinfo", look_up->root);
+    if (!gf_procfs_lines_open(&lines, file))
+        return;
+    while (!found && (line = gf_procfs_lines_next(&lines)))
+        found = !lines.continued && is_disk_line(line, look_up->device);
+    gf_procfs_lines_close(&lines);
+    look_up->ret = found && !gf_cgroup_limits_reading(look_up->root);
+}
+
+bool gf_file_system_allows_readahead(const char *root, unsigned major, unsigned minor)
+{
+    char device[32];
+    struct look_up closure = {.root = root, .device = device};
+
+    gf_fmt(device, sizeof(device), "%u:%u", major, minor);
+    gf_own_table_run(look_up, &closure);
+    return closure.ret;
+}
+
+/* As in <linux/ioprio.h>, which libc's headers lack. */
+#define WHO_PROCESS 1
+#define CLASS_SHIFT 13
+#define CLASS_REAL_TIME 1
+#define CLASS_BEST_EFFORT 2
+#define CLASS_IDLE 3
+#define PRIORITY(class, level) ((class) << CLASS_SHIFT | (level))
+
+/* Calculates the priority that the kernel derives in block/ioprio.c. */
+static int derived_priority(void)
+{
+    if (syscall(SYS_sched_getscheduler, 0) == SCHED_IDLE)
+        return PRIORITY(CLASS_IDLE, 7);
+    return PRIORITY(CLASS_BEST_EFFORT, (getpriority(PRIO_PROCESS, 0) + 20) / 5);
+}
+
+int gf_io_priority_get(void)
+{
+    const int error = errno;
+    const long priority_own = gf_permit(gf_permit_io_priority)
+                                  ? syscall(SYS_ioprio_get, WHO_PROCESS, 0)
+                                  : GF_IO_PRIORITY_UNKNOWN;
+    const int ret = priority_own < 0                   ? GF_IO_PRIORITY_UNKNOWN
+                    : priority_own >> CLASS_SHIFT == 0 ? derived_priority()
+                                                       : (int)priority_own;
+    errno = error;
+    return ret;
+}
+
+bool gf_io_priority_is_for_all(int priority)
+{
+    return priority != GF_IO_PRIORITY_UNKNOWN && priority >> CLASS_SHIFT != CLASS_REAL_TIME;
+}
+
+bool gf_io_priority_is_ordinary(int priority)
+{
+    return priority == PRIORITY(CLASS_BEST_EFFORT, 4);
+}
+
+/* The calling helper's I/O priority now, and its own one. */
+static __thread int priority_now = GF_IO_PRIORITY_UNKNOWN, priority_own = GF_IO_PRIORITY_UNKNOWN;
+
+static void change(int priority)
+{
+    const int error = errno;
+
+    if (priority != priority_now && gf_permit(gf_permit_io_priority) &&
+        syscall(SYS_ioprio_set, WHO_PROCESS, 0, priority) == 0)
+        priority_now = priority;
+    errno = error;
+}
+
+bool gf_io_priority_set(int priority)
+{
+    if (priority_now == GF_IO_PRIORITY_UNKNOWN)
+        priority_now = priority_own = gf_io_priority_get();
+    if (priority_own == GF_IO_PRIORITY_UNKNOWN)
+        return false;
+    change(priority);
+    return priority == priority_now;
+}
+
+void gf_io_priority_restore(void)
+{
+    change(priority_own);
+}
 
 #define SLOTS 8
 #define SAMPLES 4 /* pages of a piece that are checked by mincore */
@@ -133,7 +272,7 @@ static bool read_piece(struct gf_job *job, uint64_t number)
 
 /* Functions that the copying thread calls. */
 
-static struct slot *take_slot(void)
+static struct slot *take_readahead_slot(void)
 {
     for (size_t i = 0; i < SLOTS; i++)
         if (!gf_load_relaxed(&slots[i].taken) && !gf_exchange_acquire(&slots[i].taken, true))
@@ -253,7 +392,7 @@ unsigned gf_readahead_begin(const void *at, size_t bytes)
     if (!pool || !find_mapping((uintptr_t)at, bytes, &vma))
         return 0;
     const int io_priority = gf_io_priority_get();
-    if (io_priority == GF_IO_PRIORITY_UNKNOWN || !(slot = take_slot()))
+    if (io_priority == GF_IO_PRIORITY_UNKNOWN || !(slot = take_readahead_slot()))
         return 0;
     gf_store_relaxed(&slot->is_over, false);
     gf_store_relaxed(&slot->cached_to, 0);

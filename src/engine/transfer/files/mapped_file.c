@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/readahead/mapped_file.h"
+#include "engine/transfer/files/mapped_file.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"

@@ -6,8 +6,8 @@
  * All functions may be called on any thread. They share one lock, under which they only read the
  * clock.
  */
-#ifndef GF_ENGINE_TRANSFER_READAHEAD_MAPPED_FILE_H
-#define GF_ENGINE_TRANSFER_READAHEAD_MAPPED_FILE_H
+#ifndef GF_ENGINE_TRANSFER_FILES_MAPPED_FILE_H
+#define GF_ENGINE_TRANSFER_FILES_MAPPED_FILE_H
 
 #include "base/base.h"
 

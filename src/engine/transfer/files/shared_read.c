@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/imports/shared_read.h"
+#include "engine/transfer/files/shared_read.h"
 
 #include "base/atomic.h"
 #include "engine/transfer/context.h"
-#include "engine/transfer/imports/import_owner.h"
-#include "engine/transfer/range_policy.h"
-#include "engine/transfer/pool.h"
+#include "engine/transfer/files/readahead.h"
 #include "engine/transfer/helper.h"
-#include "engine/transfer/readahead/io_priority.h"
 #include "engine/transfer/mutation.h"
+#include "engine/transfer/pool.h"
+#include "engine/transfer/range_policy.h"
 #include "engine/transfer/tuning.h"
-#include "os/permit.h"
 #include "os/files.h"
+#include "os/permit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +19,23 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+static _Atomic pid_t owner;
+
+void gf_import_owner_set(void)
+{
+    gf_store_relaxed(&owner, getpid());
+}
+
+void gf_import_owner_forked(void)
+{
+    gf_store_relaxed(&owner, 0);
+}
+
+bool gf_import_owner_is_here(void)
+{
+    return getpid() == gf_load_relaxed(&owner);
+}
 
 #define XFS_MAGIC 0x58465342 /* not in linux/magic.h */
 

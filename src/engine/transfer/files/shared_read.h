@@ -1,15 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One read by several threads. */
+#ifndef GF_ENGINE_TRANSFER_FILES_SHARED_READ_H
+#define GF_ENGINE_TRANSFER_FILES_SHARED_READ_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+/*
+ * The process in which helpers work for replaced functions. A forked child inherits the replaced
+ * pointers, but has no helpers.
+ */
+
+/* Makes the calling process the owner. */
+void gf_import_owner_set(void);
+
+/* Called in a forked child: no process is the owner. */
+void gf_import_owner_forked(void);
+
+/* Whether the calling process is the owner. May be called on any thread; keeps errno. */
+bool gf_import_owner_is_here(void);
+
 /*
  * A call of pread or read that several helpers make for the calling thread. They take the open file
  * once into their own descriptor table, so each byte is of the file that the descriptor was then,
  * even if another thread replaces or closes the descriptor.
  */
-#ifndef GF_ENGINE_TRANSFER_IMPORTS_SHARED_READ_H
-#define GF_ENGINE_TRANSFER_IMPORTS_SHARED_READ_H
-
-#include "base/base.h"
-
-#include <sys/types.h>
 
 #define GF_AT_OFFSET ((off_t)-1) /* at the descriptor's offset, which the call advances */
 

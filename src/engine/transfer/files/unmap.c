@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/shm/unmap_later.h"
+#include "engine/transfer/files/unmap.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
+#include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
 #include "os/headroom.h"
+#include "os/permit.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define SLOTS 4
@@ -53,7 +58,7 @@ static void read_headroom(void)
     gf_store_release(&busy, false);
 }
 
-static struct slot *take_slot(void)
+static struct slot *take_unmap_slot(void)
 {
     for (size_t i = 0; i < SLOTS; i++)
         if (!gf_exchange_acquire(&slots[i].taken, true))
@@ -127,7 +132,7 @@ static bool has_headroom(struct gf_pool *pool, size_t bytes)
 
     if (read && gf_now_ns() - read < GF_TUNE_UNMAP_LATER_NS)
         return gf_load_relaxed(&headroom) / GF_TUNE_UNMAP_LATER_TIMES >= bytes;
-    struct slot *slot = take_slot();
+    struct slot *slot = take_unmap_slot();
     if (slot) {
         slot->bytes = 0;
         hand_over(pool, slot);
@@ -188,11 +193,17 @@ static bool move(struct slot *slot, void *at, size_t bytes)
     return true;
 }
 
-bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
+/*
+ * Moves a mapping away, and lets a helper free it. The range must be one whole mapping of a deleted
+ * file in /dev/shm. True: nothing is mapped in the range any more, as after munmap. False: nothing
+ * has changed, because little memory is left, the amount of memory left is not known yet, or the
+ * kernel refused. Opens no file. Keeps errno. May be called on any thread.
+ */
+static bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
 {
     const int error = errno;
     struct slot *slot =
-        !is_address_space_limited() && has_headroom(pool, bytes) ? take_slot() : NULL;
+        !is_address_space_limited() && has_headroom(pool, bytes) ? take_unmap_slot() : NULL;
     const bool moved = slot && move(slot, at, bytes);
 
     if (moved)
@@ -206,4 +217,98 @@ bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
 uint64_t gf_unmap_pending(void)
 {
     return gf_load_relaxed(&pending);
+}
+
+#define SHM "/dev/shm/"
+/* The names that PyTorch gives to the shared memory of its tensors (THManagedMapAllocator). */
+#define TENSOR SHM "torch_"
+#define NAME_SIZE 256 /* mappings with longer names are left to the program's munmap */
+
+/*
+ * Whether the mapping's file is in /dev/shm, by its device. A query of a name takes twice as long as
+ * one without.
+ */
+static bool is_in_shm(const struct gf_vma *vma)
+{
+    static _Atomic uint64_t device; /* of /dev/shm; 0: not known yet */
+    struct stat folder;
+
+    if (!gf_load_relaxed(&device))
+        gf_store_relaxed(&device, stat(SHM, &folder) == 0 ? folder.st_dev : UINT64_MAX);
+    return gf_load_relaxed(&device) == makedev(vma->major, vma->minor);
+}
+
+/*
+ * Whether the range lies in one mapping of a tensor's shared memory. Describes that mapping in
+ * *ret. The pages of shared memory belong to the file, so removing them from the page tables loses
+ * no byte. Removing pages of a private mapping would discard them, even if munmap then failed.
+ *
+ * Other mappings may be registered with a userfaultfd. A removal of their pages waits until a
+ * thread of the program has read the event. If that is the calling thread, the removal never ends.
+ * Neither the kernel's description of a mapping nor any other cheap call tells it.
+ */
+static bool is_tensor(uintptr_t start, uintptr_t end, struct gf_vma *ret, char *name)
+{
+    return gf_vma_query(start, ret, NULL, 0) == 0 && ret->shared && ret->end >= end &&
+           ret->page == gf_page_size() && is_in_shm(ret) &&
+           gf_vma_query(start, ret, name, NAME_SIZE) == 0 && ret->end >= end &&
+           strncmp(name, TENSOR, strlen(TENSOR)) == 0;
+}
+
+/*
+ * Whether the mapping's file is deleted. A mapping keeps its file open, and with the file a flock.
+ * While the file has a name, other processes may open it and wait for that lock.
+ */
+static bool is_deleted(const char *name)
+{
+    static const char deleted[] = " (deleted)";
+    const size_t length = strlen(name), end = sizeof(deleted) - 1;
+
+    return length > end && strcmp(name + length - end, deleted) == 0;
+}
+
+struct emptying {
+    struct gf_job job;
+    char *at;
+    size_t bytes, piece;
+};
+
+/*
+ * The size of a piece. A sparse mapping may be very large and have few pages, so the number of
+ * pieces is limited.
+ */
+static size_t piece_size(size_t bytes)
+{
+    return gf_max(GF_TUNE_UNMAP_PIECE, gf_round_up(bytes / GF_TUNE_UNMAP_PIECES, GF_HUGE_PAGE));
+}
+
+static bool empty_piece(struct gf_job *job, uint64_t piece)
+{
+    const struct emptying *e = (struct emptying *)job;
+    const size_t start = (size_t)piece * e->piece;
+    return madvise(e->at + start, gf_min(e->piece, e->bytes - start), MADV_DONTNEED) == 0;
+}
+
+bool gf_unmap(void *at, size_t bytes)
+{
+    const uintptr_t start = (uintptr_t)at, page = gf_page_size();
+    struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS);
+    struct emptying e = {.job.work = empty_piece, .at = at, .bytes = bytes / page * page};
+    struct gf_vma vma;
+    char name[NAME_SIZE];
+
+    if (gf_permit_sealed() || !pool || start % page || start + bytes < start ||
+        !is_tensor(start, start + bytes, &vma, name) ||
+        gf_absent_mostly(start, bytes, GF_TUNE_UNMAP_SAMPLES))
+        return false;
+    if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
+        vma.end - start == gf_round_up(bytes, page) && is_deleted(name) &&
+        gf_unmap_move(pool, at, vma.end - start))
+        return true;
+    e.piece = piece_size(e.bytes);
+    const uint64_t pieces = (e.bytes + e.piece - 1) / e.piece;
+    /* the caller takes one piece */
+    e.job.max_helpers = gf_min((unsigned)pieces - 1, gf_max(gf_pool_threads(pool), 2u) - 1);
+    gf_pool_run(pool, &e.job, pieces);
+    return false;
 }

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/files/imports.h"
+
+#include "base/atomic.h"
+#include "base/base.h"
+#include "base/clock.h"
+#include "base/loader.h"
+#include "base/log.h"
+#include "base/symbols.h"
+#include "engine/transfer/files/replaced_calls.h"
+#include "engine/transfer/files/shared_read.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/prepare.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * A slot is the pointer through which a loaded library calls a function of another library: an
+ * entry of its global offset table (relocation GLOB_DAT or JUMP_SLOT).
+ */
+
+typedef void gf_import(void); /* a function of any type */
+
+enum gf_import_state {
+    gf_import_replaced,
+    /*
+     * The object has no such slot, or its slot does not lead to libc: another library or the
+     * program interposes the function, or the slot was replaced before.
+     */
+    gf_import_kept,
+    /*
+     * The loader resolves the slot when the object first calls the function, or is relocating the
+     * object now.
+     */
+    gf_import_unresolved,
+};
+
+/* Returns the object's dynamic section; NULL: it has none. */
+const ElfW(Dyn) * gf_import_dynamic(const struct dl_phdr_info *object);
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#if defined(__x86_64__)
+#define DATA_RELOCATION R_X86_64_GLOB_DAT
+#define CALL_RELOCATION R_X86_64_JUMP_SLOT
+#elif defined(__aarch64__)
+#define DATA_RELOCATION R_AARCH64_GLOB_DAT
+#define CALL_RELOCATION R_AARCH64_JUMP_SLOT
+#endif
+
+/* A table of relocations of the object. */
+struct relocations {
+    const ElfW(Rela) * first;
+    size_t count;
+};
+
+const ElfW(Dyn) * gf_import_dynamic(const struct dl_phdr_info *info)
+{
+    for (size_t i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    return NULL;
+}
+
+/*
+ * Finds the object's table of data relocations; gf_object_read finds the table of call relocations.
+ */
+static struct relocations data_relocations(const struct dl_phdr_info *info,
+                                           const ElfW(Dyn) * dynamic)
+{
+    uintptr_t start = 0;
+    size_t bytes = 0;
+
+    for (const ElfW(Dyn) *at = dynamic; at->d_tag != DT_NULL; at++) {
+        if (at->d_tag == DT_RELA)
+            start = at->d_un.d_ptr;
+        else if (at->d_tag == DT_RELASZ)
+            bytes = at->d_un.d_val;
+    }
+    /* some loaders do not add the load address to this entry */
+    if (start && start < info->dlpi_addr)
+        start += info->dlpi_addr;
+    return (struct relocations){(const void *)start, start ? bytes / sizeof(ElfW(Rela)) : 0};
+}
+
+static uintptr_t find_slot(const struct gf_object *object, struct relocations table,
+                           const char *function)
+{
+    for (size_t i = 0; i < table.count; i++) {
+        const ElfW(Rela) *at = &table.first[i];
+        const unsigned type = ELF64_R_TYPE(at->r_info);
+        const ElfW(Sym) *symbol = &object->symbols[ELF64_R_SYM(at->r_info)];
+        if ((type == DATA_RELOCATION || type == CALL_RELOCATION) && symbol->st_shndx == SHN_UNDEF &&
+            gf_object_names_equal(object->strings + symbol->st_name, function))
+            return object->base + at->r_offset;
+    }
+    return 0;
+}
+
+static uintptr_t page_of(uintptr_t at)
+{
+    return at & ~(uintptr_t)(gf_page_size() - 1);
+}
+
+/*
+ * Whether the loader makes the slot read-only after the object's relocation. The loader leaves the
+ * last page writable if only a part of it is to be read-only.
+ */
+static bool is_read_only(const struct dl_phdr_info *info, uintptr_t slot)
+{
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_GNU_RELRO && slot >= page_of(start) &&
+            slot < page_of(start + segment->p_memsz))
+            return true;
+    }
+    return false;
+}
+
+static bool protect_slot(uintptr_t slot, int protection)
+{
+    return syscall(SYS_mprotect, page_of(slot), gf_page_size(), protection) == 0;
+}
+
+/*
+ * Whether the slot's page is read-only. The kernel returns EINVAL for pages that may not be written
+ * (faultin_page_range in mm/gup.c, Linux 5.14), and for advice that it does not know.
+ */
+static bool is_closed(uintptr_t slot)
+{
+    return syscall(SYS_madvise, page_of(slot), gf_page_size(), MADV_POPULATE_WRITE) != 0 &&
+           errno == EINVAL;
+}
+
+/* Where the function of a slot is. */
+enum holder {
+    in_libc,
+    in_object,  /* the object itself: the loader has not resolved the slot yet */
+    in_nothing, /* the loader has not relocated the object yet */
+    elsewhere,
+};
+
+static enum holder holder_of(gf_import *function, uintptr_t object)
+{
+    struct gf_symbol symbol;
+
+    if (!gf_symbol_holder((const void *)(uintptr_t)function, &symbol))
+        return in_nothing;
+    return symbol.base == gf_libc_base() ? in_libc : symbol.base == object ? in_object : elsewhere;
+}
+
+/*
+ * While a page that will be read-only is still writable, the loader is relocating the object on
+ * another thread, and would fail on a page that is closed too early.
+ */
+static enum gf_import_state store(const struct dl_phdr_info *info, uintptr_t at,
+                                  gf_import *replacement)
+{
+    const bool closed = is_read_only(info, at);
+
+    if (closed && !is_closed(at))
+        return gf_import_unresolved;
+    if (!closed && is_closed(at)) /* by the program */
+        return gf_import_kept;
+    if (closed && !protect_slot(at, PROT_READ | PROT_WRITE))
+        return gf_import_kept;
+    gf_store_relaxed((_Atomic(gf_import *) *)at, replacement);
+    if (closed)
+        protect_slot(at, PROT_READ);
+    return gf_import_replaced;
+}
+
+/*
+ * Replaces the object's slot of `function` if it leads into libc. Called inside dl_iterate_phdr, so
+ * that the object stays loaded.
+ */
+static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *info,
+                                                   const char *function, gf_import *replacement)
+{
+    const ElfW(Dyn) *dynamic = gf_import_dynamic(info);
+    struct gf_object object;
+
+    if (!dynamic || !gf_object_read(info->dlpi_addr, dynamic, &object))
+        return gf_import_kept;
+    /* the smaller table first: the other one has thousands of entries in a program that contains CPython */
+    uintptr_t at = find_slot(
+        &object, (struct relocations){object.calls, object.calls_size / sizeof(*object.calls)},
+        function);
+    if (!at)
+        at = find_slot(&object, data_relocations(info, dynamic), function);
+    if (!at)
+        return gf_import_kept;
+    const enum holder holder =
+        holder_of(gf_load_relaxed((_Atomic(gf_import *) *)at), info->dlpi_addr);
+    if (holder == in_object || holder == in_nothing)
+        return gf_import_unresolved;
+    return holder == in_libc ? store(info, at, replacement) : gf_import_kept;
+}
+
+#define PYTHON "libpython" /* also for a program that contains CPython */
+
+enum kind { kind_memcpy, kind_read, KINDS };
+
+/*
+ * The calls that are shared. `library` is the beginning of the library's file name. In safetensors
+ * 0.8.0, load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer, and
+ * with backend="pread" reads it there. torch.load of PyTorch 2.11 reads each tensor by readinto of
+ * a Python file, for which CPython 3.12 calls read once.
+ */
+static const struct {
+    const char *library, *function;
+    gf_import *replacement;
+    enum kind kind;
+} imports[] = {
+    {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, kind_memcpy},
+    {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, kind_read},
+    {PYTHON, "read", (gf_import *)gf_parallel_read, kind_read},
+};
+
+static _Atomic bool requested;
+static _Atomic uint64_t next_request_ns;
+static _Atomic uint64_t replaced[KINDS];
+
+/*
+ * A child that is forked during a search would inherit a lock of the loader that is never released.
+ * So a fork waits for the end of the search, and no search begins while a fork is under way.
+ */
+static _Atomic unsigned forks;
+static _Atomic bool searching;
+
+struct search {
+    unsigned long long changes; /* how often the loader's list of objects has changed */
+    bool all;                   /* visit the objects although the list has not changed */
+    bool first;
+    bool unresolved; /* a listed slot will be resolved later */
+    unsigned done;   /* number of pointers replaced by this search */
+};
+
+static bool is_on(enum kind kind)
+{
+    const struct gf_options *options = gf_setup.options;
+
+    if (options->mode != gf_mode_on)
+        return false;
+    return kind == kind_memcpy ? options->parallel_memcpy == gf_parallel_memcpy_on &&
+                                     gf_setup.cuda->cuPointerGetAttributes
+                               : options->parallel_read == gf_parallel_read_on;
+}
+
+static void replace(const struct dl_phdr_info *info, size_t index, struct search *search)
+{
+    const enum gf_import_state state =
+        gf_import_slot_replace(info, imports[index].function, imports[index].replacement);
+
+    search->unresolved |= state == gf_import_unresolved;
+    if (state != gf_import_replaced)
+        return;
+    gf_add_relaxed(&replaced[imports[index].kind], 1);
+    search->done++;
+}
+
+static bool contains_python(const struct dl_phdr_info *info)
+{
+    struct gf_object object;
+
+    return gf_object_read(info->dlpi_addr, gf_import_dynamic(info), &object) &&
+           gf_object_find(&object, "_PyRuntime", 0);
+}
+
+/* Returns the object's file name, or PYTHON for a program that contains CPython. */
+static const char *file_name(const struct dl_phdr_info *info)
+{
+    const char *slash = strrchr(info->dlpi_name, '/');
+
+    if (slash)
+        return slash + 1;
+    /* the main program has no name here */
+    return !*info->dlpi_name && contains_python(info) ? PYTHON : info->dlpi_name;
+}
+
+static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
+{
+    struct search *search = closure;
+
+    (void)size;
+    if (search->first) {
+        const unsigned long long changes = info->dlpi_adds + info->dlpi_subs;
+        search->first = false;
+        if (changes == search->changes && !search->all)
+            return 1;
+        search->changes = changes;
+        search->unresolved = false;
+    }
+    const char *file = file_name(info);
+    for (size_t i = 0; i < GF_ARRAY_LEN(imports); i++)
+        if (is_on(imports[i].kind) &&
+            strncmp(file, imports[i].library, strlen(imports[i].library)) == 0)
+            replace(info, i, search);
+    return 0;
+}
+
+/*
+ * The limit is for a fork by a thread for which the loader waits. A real-time thread that only
+ * yielded would keep the searching thread off its CPU. A program's fork must not become a
+ * cancellation point, as libc's clock_nanosleep is. So the system call is made directly.
+ */
+static void fork_begins(void)
+{
+    static const struct timespec moment = {.tv_nsec = 100000};
+    const uint64_t until = gf_now_ns() + GF_TUNE_IMPORT_FORK_NS;
+
+    gf_add_seq_cst(&forks, 1);
+    while (gf_load_seq_cst(&searching) && gf_now_ns() < until)
+        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, NULL);
+}
+
+static void fork_ends(void)
+{
+    gf_sub_seq_cst(&forks, 1);
+}
+
+static void fork_ends_in_child(void)
+{
+    gf_store_relaxed(&forks, 0);
+    gf_store_relaxed(&searching, false);
+    gf_import_owner_forked();
+}
+
+/* Returns whether a search may begin, and makes forks wait for its end. */
+static bool begin_search(void)
+{
+    static bool watches; /* used on the thread `gpufeed` only */
+
+    watches = watches || pthread_atfork(fork_begins, fork_ends, fork_ends_in_child) == 0;
+    gf_store_seq_cst(&searching, true);
+    if (watches && !gf_load_seq_cst(&forks))
+        return true;
+    gf_store_seq_cst(&searching, false);
+    return false;
+}
+
+void gf_imports_request(size_t bytes)
+{
+    if (bytes < GF_TUNE_IMPORT_LEAST || (!is_on(kind_memcpy) && !is_on(kind_read)))
+        return;
+    const uint64_t now = gf_now_ns();
+    if (now < gf_load_relaxed(&next_request_ns))
+        return;
+    gf_store_relaxed(&next_request_ns, now + GF_TUNE_IMPORT_REQUEST_NS);
+    gf_store_release(&requested, true);
+    gf_prepare_request(gf_when_now);
+}
+
+void gf_imports_prepare(void)
+{
+    static struct search search; /* used on the thread `gpufeed` only */
+    static uint64_t next_ns;
+    const uint64_t now = gf_now_ns();
+
+    /* imports.c needs MADV_POPULATE_WRITE to find out whether the loader has closed a page */
+    if ((!gf_exchange_acq_rel(&requested, false) && now < next_ns) ||
+        (!is_on(kind_memcpy) && !is_on(kind_read)) || !gf_populate_is_possible())
+        return;
+    if (!begin_search()) {
+        gf_store_release(&requested, true);
+        return;
+    }
+    next_ns = now + GF_TUNE_IMPORT_LOOK_NS;
+    gf_import_owner_set();
+    search.first = true;
+    search.all = search.unresolved;
+    search.done = 0;
+    dl_iterate_phdr(visit_object, &search);
+    gf_store_seq_cst(&searching, false);
+    if (search.done)
+        gf_debug("several threads share large calls through %u pointers of libraries", search.done);
+}
+
+void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read)
+{
+    gf_parallel_memcpy_count(ret_memcpy);
+    gf_parallel_read_count(ret_read);
+    ret_memcpy->libraries = gf_load_relaxed(&replaced[kind_memcpy]);
+    ret_read->libraries = gf_load_relaxed(&replaced[kind_read]);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memcpy and reads on several threads. */
+#ifndef GF_ENGINE_TRANSFER_FILES_REPLACED_CALLS_H
+#define GF_ENGINE_TRANSFER_FILES_REPLACED_CALLS_H
+
+#include "engine/transfer/stats.h"
+
+#include <sys/types.h>
+
+/*
+ * A memcpy for libraries that copy into pinned memory (imports.h). The copied bytes and the faults
+ * are the same as with libc's memcpy, and errno is kept. Several threads copy if the target is
+ * pinned memory, the ranges are disjoint, and the copy is large. May be called on any thread.
+ */
+void *gf_parallel_memcpy(void *to, const void *from, size_t bytes);
+
+/* Sets the members `calls` and `bytes`. */
+void gf_parallel_memcpy_count(struct gf_import_count *ret);
+
+/*
+ * Functions of libc that read files, for libraries that load models (imports.h). Several threads
+ * read if the read is large (shared_read.h). Results, errno, bytes and offsets are the same as with
+ * libc's functions. May be called on any thread.
+ */
+
+ssize_t gf_parallel_read(int fd, void *to, size_t bytes);
+ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset);
+
+/* Sets the members `calls` and `bytes`. */
+void gf_parallel_read_count(struct gf_import_count *ret);
+
+#endif
