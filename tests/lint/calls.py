@@ -28,6 +28,8 @@ PERMITTED = {
     "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
     "src/engine/process/intervals.c": {"pages": OWN},
     "src/engine/process/live.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
+    "src/engine/transfer/copy/ring.c": {"pages": OWN},
+    "src/engine/transfer/copy/ring_size.c": {"pages": OWN},
     "src/engine/transfer/files/imports.c": {"pages": "makes one library's table of addresses writable for a moment"},
     "src/engine/transfer/files/readahead.c": {"pages": "advises reading; takes none away"},
     "src/engine/transfer/files/shared_read.c": {"descriptors": "closes what helpers took into their own table"},
@@ -42,9 +44,6 @@ PERMITTED = {
     "src/engine/transfer/pinned/pinned_mapping.c": {
         "pages": "memory that the library mapped itself; populates pages; takes none away",
     },
-    "src/engine/transfer/staging/ring.c": {"pages": OWN},
-    "src/engine/transfer/staging/ring_grow.c": {"pages": OWN},
-    "src/engine/transfer/staging/ring_trim.c": {"pages": OWN},
     "src/host/facts.c": {"pages": OWN},
     "src/host/gpu.c": {
         "descriptors": "finds a loaded library by its path, which opens no file; within cuInit, as the driver opens files",

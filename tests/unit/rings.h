@@ -10,11 +10,9 @@
 #include "unit.h"
 
 #include "os/headroom.h"
-#include "engine/transfer/staging/ring_alloc.h"
+#include "engine/transfer/copy/ring.h"
 #include "engine/transfer/copy/pipeline.h"
-#include "engine/transfer/staging/ring_due.h"
-#include "engine/transfer/staging/ring_grow.h"
-#include "engine/transfer/staging/ring_trim.h"
+#include "engine/transfer/copy/ring_size.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
 

@@ -10,7 +10,7 @@
 #include "os/headroom.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
-#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/copy/transfer_ops.h"
 #include "engine/transfer/tuning.h"
 
 #include <pthread.h>

@@ -9,7 +9,7 @@
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
-#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/copy/transfer_ops.h"
 #include "engine/transfer/tuning.h"
 
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include "engine/transfer/copy/rate.h"
-#include "engine/transfer/copy/under_way.h"
 #include "engine/transfer/tuning.h"
 
 #include <pthread.h>

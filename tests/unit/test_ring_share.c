@@ -5,7 +5,7 @@
  */
 #include "rings.h"
 
-#include "engine/transfer/copy/h2d.h"
+#include "engine/transfer/copy/staged_copy.h"
 
 /* Growth beyond the limit is not requested, and does not prevent growth within it. */
 static void requests_keep_to_the_limit(void **state)

@@ -5,7 +5,7 @@
 #include "host/reclaim_policy.h"
 #include "engine/process/process_state.h"
 #include "engine/process/report_lock.h"
-#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/copy/transfer_ops.h"
 
 /*
  * The time between two checks while the heap keeps more than the start budget. In this time, another

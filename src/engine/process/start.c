@@ -19,7 +19,7 @@
 #include "engine/process/transfers.h"
 #include "engine/process/watch_thread.h"
 #include "engine/process/explain.h"
-#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/copy/transfer_ops.h"
 #include "os/launch.h"
 #include "os/permit.h"
 

@@ -9,7 +9,7 @@
 #include "engine/process/events.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
-#include "engine/transfer/api/transfer_ops.h"
+#include "engine/transfer/copy/transfer_ops.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a copy is staged, and why not. */
+#ifndef GF_ENGINE_TRANSFER_COPY_ADMISSION_H
+#define GF_ENGINE_TRANSFER_COPY_ADMISSION_H
+
+#include "abi/transfer_api.h"
+#include "engine/transfer/copy/ring.h"
+#include "engine/transfer/stats.h"
+
+/*
+ * With GPUFEED_DEBUG=copy, writes one line for the 1st, 2nd, 4th, 8th, ... copy of each direction,
+ * kind and outcome, so that a training loop does not flood standard error. All functions may be
+ * called on any thread. They keep errno and take no lock.
+ */
+
+/*
+ * Called once, at the start. `off`: the reason why no copy is staged, or NULL. `least`: the
+ * smallest size that is staged with four or more copying threads, in bytes.
+ */
+void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
+
+void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
+void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
+
 /*
  * Decides whether a copy is staged or left to the driver. The decision is one table of checks in
  * admission.c.
  *
  * All functions except gf_admission_start may be called on any thread.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_ADMISSION_H
-#define GF_ENGINE_TRANSFER_COPY_ADMISSION_H
-
-#include "abi/transfer_api.h"
-#include "engine/transfer/staging/ring.h"
-#include "engine/transfer/stats.h"
 
 /* The state of one copy between gf_admission_begin and gf_admission_end. */
 struct gf_admission {
@@ -62,8 +79,8 @@ const _Atomic unsigned *gf_admission_sharers(void);
 
 /*
  * Decides whether admission->call is staged; otherwise returns the reason why not. gf_bypass_none:
- * the caller stages the copy, in the context and through the ring of `admission`, but h2d.c or
- * d2h.c may still refuse it. Makes CUDA calls. The caller calls gf_admission_end in every case;
+ * the caller stages the copy, in the context and through the ring of `admission`, but staged_copy.c or
+ * staged_copy.c may still refuse it. Makes CUDA calls. The caller calls gf_admission_end in every case;
  * until then the thread's capture mode may be relaxed.
  */
 enum gf_bypass gf_admission_begin(struct gf_admission *admission);

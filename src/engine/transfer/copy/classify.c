@@ -1,9 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/classify.h"
 
-#include "engine/transfer/copy/pointer_cache.h"
+#include "abi/cuda.h"
+#include "base/atomic.h"
+#include "base/base.h"
 #include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
+
+/*
+ * A direct-mapped cache of the driver's answers about memory; in a collision, the new answer
+ * overwrites the old one. It is used for copies that are only counted, not staged. On few CPUs many
+ * callers contend for the driver's lock, so each query would delay the driver's copies.
+ *
+ * An answer of the cache may be stale. If memory is freed and allocated in another way, the cache
+ * keeps the old kind until the driver is queried again, which each thread does at every 16th
+ * lookup. So only counts may depend on the cache. The functions may be called on any thread.
+ */
+
+enum gf_memory {
+    gf_memory_pageable,
+    gf_memory_device, /* includes managed memory */
+    gf_memory_other,  /* page-locked: allocated by the driver, or registered */
+    gf_memory_unknown,
+};
+
+/*
+ * Returns the kind of the 64 KiB of memory that contain an address. gf_memory_unknown: the cache
+ * does not know the kind, so the caller queries the driver and stores the answer.
+ */
+static enum gf_memory gf_pointer_cache_get(CUdeviceptr at);
+static void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind);
+
+#define GRANULE_SHIFT 16
+#define KIND_BITS 2
+#define SLOTS_LOG2 10 /* enough for 16 threads that each copy 64 MiB, 1 MiB at a time */
+#define REFRESH_EACH 16
+
+/*
+ * Each word holds the number of a granule, which is 64 KiB of memory, and the kind of that memory.
+ */
+static _Atomic uint64_t slots[1u << SLOTS_LOG2];
+
+static uint64_t granule_of(CUdeviceptr at)
+{
+    return at >> GRANULE_SHIFT;
+}
+
+static _Atomic uint64_t *slot_of(uint64_t granule)
+{
+    return &slots[granule * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SLOTS_LOG2)];
+}
+
+static enum gf_memory gf_pointer_cache_get(CUdeviceptr at)
+{
+    static __thread uint8_t lookups;
+    const uint64_t granule = granule_of(at), word = gf_load_relaxed(slot_of(granule));
+
+    if (++lookups % REFRESH_EACH == 0 || word >> KIND_BITS != granule)
+        return gf_memory_unknown;
+    return (enum gf_memory)(word & ((1u << KIND_BITS) - 1));
+}
+
+static void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind)
+{
+    const uint64_t granule = granule_of(at);
+    gf_store_relaxed(slot_of(granule), granule << KIND_BITS | kind);
+}
 
 /*
  * The most mappings that one copy may span: 128 GiB if each mapping has the smallest size, 2 MiB.

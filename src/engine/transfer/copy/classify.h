@@ -14,7 +14,7 @@
  * Checks the host side: its first byte must be pageable. Makes at most one driver call if the
  * function that the program called defines the direction, else at most two. *ret_direction is
  * always set. `cached`: the copy will not be staged, so the cached kind of its memory is enough
- * (pointer_cache.h).
+ * (classify.c).
  */
 enum gf_bypass gf_classify_host(const struct gf_copy_call *call, bool cached,
                                 enum gf_direction *ret_direction);

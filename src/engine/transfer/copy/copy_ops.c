@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The path of a copy from the hook to the DMA: admission.c decides whether the copy is staged,
- * h2d.c or d2h.c stages it, and this file counts and times the outcome.
+ * staged_copy.c or staged_copy.c stages it, and this file counts and times the outcome.
  */
 #include "engine/transfer/copy/copy_ops.h"
 
 #include "base/clock.h"
 #include "engine/transfer/copy/admission.h"
-#include "engine/transfer/copy/copy_explain.h"
-#include "engine/transfer/copy/d2h.h"
-#include "engine/transfer/copy/h2d.h"
 #include "engine/transfer/copy/rate.h"
-#include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/host_copy.h"
-#include "engine/transfer/prepare.h"
+#include "engine/transfer/copy/staged_copy.h"
 #include "engine/transfer/files/readahead.h"
+#include "engine/transfer/host_copy.h"
 #include "engine/transfer/mutation.h"
+#include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
-#include "engine/transfer/tuning.h"
 #include "engine/transfer/stats.h"
+#include "engine/transfer/tuning.h"
 
 static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
 {

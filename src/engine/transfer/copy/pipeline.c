@@ -4,15 +4,13 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
-#include "engine/transfer/pages.h"
-#include "engine/transfer/host_copy.h"
-#include "engine/transfer/range_policy.h"
-#include "engine/transfer/pieces.h"
+#include "engine/transfer/copy/ring_size.h"
 #include "engine/transfer/files/readahead.h"
+#include "engine/transfer/host_copy.h"
 #include "engine/transfer/mutation.h"
+#include "engine/transfer/pieces.h"
+#include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
-#include "engine/transfer/staging/ring_grow.h"
-#include "engine/transfer/staging/ring_patience.h"
 
 #include <string.h>
 

@@ -11,12 +11,12 @@
 #define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
 
 #include "abi/transfer_api.h"
-#include "engine/transfer/hold.h"
 #include "engine/transfer/copy/plan.h"
+#include "engine/transfer/copy/ring.h"
+#include "engine/transfer/hold.h"
 #include "engine/transfer/pages.h"
-#include "engine/transfer/tuning.h"
-#include "engine/transfer/staging/ring_alloc.h"
 #include "engine/transfer/stats.h"
+#include "engine/transfer/tuning.h"
 
 /* A copy that is to be staged. */
 struct gf_stage_request {
@@ -25,7 +25,7 @@ struct gf_stage_request {
     struct gf_ring *ring;
     unsigned captures;    /* as in struct gf_admission */
     unsigned readahead;   /* the result of gf_readahead_begin */
-    struct gf_hold *hold; /* the copy's hold of its stream; order.c begins it */
+    struct gf_hold *hold; /* the copy's hold of its stream; staged_copy.c begins it */
 };
 
 /* The result of a staged copy. */

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Speeds of both ways; bytes under way. */
+#ifndef GF_ENGINE_TRANSFER_COPY_RATE_H
+#define GF_ENGINE_TRANSFER_COPY_RATE_H
+
+#include "engine/transfer/stats.h"
+
 /*
  * Compares the time per MiB of staged copies with that of the driver's copies, for each direction,
  * kind of call (synchronous or asynchronous) and size. Staging is slower than the driver if the
@@ -10,10 +16,6 @@
  * All functions may be called on any thread. If two threads update a mean at the same time, one of
  * the updates may be lost.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_RATE_H
-#define GF_ENGINE_TRANSFER_COPY_RATE_H
-
-#include "engine/transfer/stats.h"
 
 enum gf_rate_advice {
     gf_rate_stage,
@@ -31,7 +33,7 @@ enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes);
  * Record the duration of a completely staged copy, or of the driver's call for a copy. `ns`
  * contains no wait for earlier work on the stream, because the stream was idle when the time began.
  * `under_way` is the mean of the bytes that were under way when the copy began and when it ended,
- * at least `bytes` (under_way.h).
+ * at least `bytes` (rate.h).
  */
 void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way);
 void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way);
@@ -45,5 +47,34 @@ void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint6
 enum gf_rate_advice gf_rate_advise_queued(uint64_t bytes);
 void gf_rate_staged_queued(uint64_t bytes, uint64_t ns, uint64_t under_way);
 void gf_rate_driver_queued(uint64_t bytes, uint64_t ns, uint64_t under_way);
+
+/*
+ * Counts the bytes of the copies of pageable memory that are under way, by direction, and
+ * separately for staged copies and for the driver's copies. Callers that copy at the same time
+ * share threads, link and locks, so each copy takes longer than it would alone. If its duration is
+ * divided by all bytes under way, the result is comparable with that of a copy that is alone.
+ *
+ * All functions may be called on any thread. They take no lock, read no clock, and make no CUDA
+ * call.
+ */
+
+enum gf_maker { gf_maker_library, gf_maker_driver, gf_maker_count };
+
+/*
+ * Called when a copy of the calling thread begins. Returns the bytes under way, this copy included.
+ * If the thread left an earlier copy by longjmp, without gf_under_way_leave, that copy no longer
+ * counts. If the thread ends before gf_under_way_leave, for example by pthread_cancel, its copies
+ * no longer count either.
+ */
+uint64_t gf_under_way_enter(enum gf_direction direction, enum gf_maker maker, uint64_t bytes);
+
+/*
+ * Called when a copy of the calling thread ends. Returns the bytes that were under way until now,
+ * this copy included. If the thread has no copy under way, the count does not change.
+ */
+uint64_t gf_under_way_leave(enum gf_direction direction, enum gf_maker maker);
+
+/* Whether the driver copies pageable memory now, in any direction. */
+bool gf_under_way_by_driver(void);
 
 #endif

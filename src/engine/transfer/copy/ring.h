@@ -1,28 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The staging ring: segments, slots, what is due. */
+#ifndef GF_ENGINE_TRANSFER_COPY_RING_H
+#define GF_ENGINE_TRANSFER_COPY_RING_H
+
+#include "base/atomic.h"
+#include "base/base.h"
+#include "engine/transfer/context.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * A segment of a ring: registered memory that is allocated in units. The caller holds the ring's
+ * lock.
+ */
+
+#define GF_RING_SEGMENT_UNIT ((size_t)256 << 10)
+
+struct gf_ring_segment {
+    char *at;
+    size_t bytes;
+    unsigned units, used;
+    unsigned abandoned; /* used units that become free only when the segment is removed */
+    bool claimed;       /* by a trim, which unmaps it */
+    int node;           /* the node of the pages, read when the segment was added; -1 if unknown */
+    uint64_t used_ns;   /* the time when units were last freed */
+    uint64_t map[];     /* a bit for each unit in use */
+};
+
+/* Keeps allocated units out of use, because a DMA may still use them. */
+void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units);
+/* Whether no unit is used, or only abandoned ones are. */
+bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment);
+/*
+ * Allocates all free units of an unused segment. After gf_ring_segment_unclaim they are free again.
+ */
+void gf_ring_segment_claim(struct gf_ring_segment *segment);
+void gf_ring_segment_unclaim(struct gf_ring_segment *segment);
+
+/*
+ * Decides when the rings are searched for unused segments. The functions may be called on any
+ * thread. They take no lock and make no CUDA call.
+ */
+
+/*
+ * Whether the rings should be searched now. Costs one load before the first segment exists, and
+ * later also a reading of the clock.
+ */
+bool gf_ring_trim_is_due(void);
+
+/*
+ * Lets gf_ring_trim_is_due return true from the time `ns` on, or from an earlier time that was
+ * already set.
+ */
+void gf_ring_look_at(uint64_t ns);
+/* The same, but replaces the time that was set before. */
+void gf_ring_look_next(uint64_t ns);
+
+/*
+ * Called when memory is short. The next search of each ring removes segments that were unused for
+ * GF_TUNE_RING_SHORT_NS, instead of GF_TUNE_RING_IDLE_NS.
+ */
+void gf_ring_trim_soon(void);
+/* The time when gf_ring_trim_soon was last called; 0: never. */
+uint64_t gf_ring_memory_was_short_ns(void);
+
 /*
  * The staging ring: pinned memory of one context, through which copies are staged. It consists of
  * segments. A segment is one mapping and one registration, because a DMA across two
- * registrations would fail. A copy acquires contiguous slots of a segment (ring_alloc.h).
+ * registrations would fail. A copy acquires contiguous slots of a segment (ring.h).
  *
  * Segments are registered and removed only inside calls of the program. A copy requests a segment.
  * Helper threads touch the segment's pages while copies continue without it, and a later copy
- * registers it (ring_grow.h). Segments that were unused for a minute are removed (ring_trim.h). At
+ * registers it (ring_size.h). Segments that were unused for a minute are removed (ring_size.h). At
  * exit, segments stay mapped.
  *
  * No CUDA call is made under the ring's lock. During all CUDA calls of this room, the thread's
  * capture mode must be relaxed.
  */
-#ifndef GF_ENGINE_TRANSFER_STAGING_RING_H
-#define GF_ENGINE_TRANSFER_STAGING_RING_H
-
-#include "base/atomic.h"
-#include "engine/transfer/context.h"
-#include "engine/transfer/range_policy.h"
-#include "engine/transfer/setup.h"
-#include "engine/transfer/staging/ring_segment.h"
-#include "engine/transfer/stats.h"
-
-#include <pthread.h>
 
 #define GF_RING_SEGMENTS 16
 #define GF_RING_SLOTS 512
@@ -32,7 +91,7 @@
  * DMA.
  */
 struct gf_slot {
-    _Atomic unsigned state; /* used only in ring_alloc.c */
+    _Atomic unsigned state; /* used only in ring.c */
     unsigned first, units;
     struct gf_ring_segment *segment; /* NULL: the slot is an event without memory */
     char *at;
@@ -59,7 +118,7 @@ struct gf_ring {
     unsigned next_segment, next_unit; /* where the search for the memory of the next slot begins */
     _Atomic unsigned next_slot;       /* where the search for completed events begins */
     /*
-     * The requested growth, in units of WISH_UNIT (ring_grow.c). The upper 32 bits hold the least
+     * The requested growth, in units of WISH_UNIT (ring_size.c). The upper 32 bits hold the least
      * number of units, the lower 32 bits the wanted number. 0: no request.
      */
     _Atomic uint64_t wish;
@@ -71,8 +130,8 @@ struct gf_ring {
     _Atomic uint64_t limit;
     _Atomic uint64_t bytes;      /* number of registered bytes */
     _Atomic uint64_t growing;    /* bytes of the segment that is being added */
-    _Atomic uint64_t trim_ns;    /* when ring_trim.c is to search for unused segments next */
-    _Atomic uint64_t looked_ns;  /* when ring_trim.c last searched for unused segments */
+    _Atomic uint64_t trim_ns;    /* when ring_size.c is to search for unused segments next */
+    _Atomic uint64_t looked_ns;  /* when ring_size.c last searched for unused segments */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
     /*
      * The number of next copies that do not wait for memory of other copies; used by
@@ -128,5 +187,41 @@ void gf_ring_add_segment(struct gf_ring *ring, char *at, size_t bytes);
  * from the ring's.
  */
 void gf_ring_free_segment(struct gf_ring *ring, struct gf_ring_segment *segment);
+
+/*
+ * Slots. A slot is contiguous memory of a ring, and an event. A slot whose DMA is under way becomes
+ * free when any copy finds that the slot's event has completed. A copy waits only for events of
+ * slots that it acquired itself, so work on one stream never delays copies on another. The
+ * functions may be called on any thread.
+ */
+
+/*
+ * Acquires a slot of `bytes` bytes for the caller. If `bytes` is 0, the slot is only an event.
+ * NULL: no such slot is free now.
+ */
+struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes) __attribute__((nonnull));
+/* Frees a slot at once. The caller knows that no DMA uses the slot any more. */
+void gf_slot_release(struct gf_ring *ring, struct gf_slot *slot);
+/*
+ * Lets a slot become free when its event has completed. The caller has recorded the event after the
+ * slot's DMA.
+ */
+void gf_slot_release_on_event(struct gf_slot *slot);
+/*
+ * Frees a slot, but not its memory, because no event shows when its DMA has ended. The memory
+ * becomes free when its segment is removed, because the driver then waits for the DMA.
+ */
+void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot);
+
+/*
+ * Frees all slots whose events have completed, on any stream, also if the ring is off. Queries the
+ * events and never waits.
+ */
+void gf_slot_reclaim_all(struct gf_ring *ring);
+
+/* Record the slot's event on a stream, query the event, or wait for it. */
+CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream);
+CUresult gf_slot_query(const struct gf_slot *slot);
+CUresult gf_slot_wait(const struct gf_slot *slot);
 
 #endif

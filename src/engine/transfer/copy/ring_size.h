@@ -1,21 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Growth, how long a copy waits for it, and trimming. */
+#ifndef GF_ENGINE_TRANSFER_COPY_RING_SIZE_H
+#define GF_ENGINE_TRANSFER_COPY_RING_SIZE_H
+
+#include "engine/transfer/copy/ring.h"
+
+/*
+ * How long a copy waits for memory of a ring that other copies hold, or that is being prepared.
+ * Without this wait, a large copy that begins a moment later than other copies, or before the ring
+ * has memory, would be left to the driver, which is slower. The wait has a limit, because the other
+ * copies may be on streams that wait for this thread. The functions may be called on any thread.
+ */
+
+/*
+ * Whether a copy of `bytes` bytes may wait at all. False for sizes that the driver copies without
+ * any wait. Also false for the next GF_TUNE_RING_IMPATIENT copies after a copy has waited in vain.
+ */
+bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes);
+
+/*
+ * Sleeps for GF_TUNE_RING_MOMENT_NS. The caller must hold no memory of the ring. Returns false
+ * without sleeping if a copy of this size, which has waited since `since_ns`, must not wait longer.
+ */
+bool gf_ring_await_others(size_t bytes, uint64_t since_ns);
+
+/* Called after a copy has waited. `found`: the copy got its memory. */
+void gf_ring_waited(struct gf_ring *ring, bool found);
+
 /*
  * Growing a ring. Copies only request memory. The library's own thread maps the memory (prepare.h);
  * if there is no such thread, the copying thread does. Helper threads on the node touch the memory
  * while copies continue, and a later copy registers it. To each ring, at most one segment is added
  * at a time. The functions may be called on any thread.
  */
-#ifndef GF_ENGINE_TRANSFER_STAGING_RING_GROW_H
-#define GF_ENGINE_TRANSFER_STAGING_RING_GROW_H
-
-#include "engine/transfer/staging/ring.h"
 
 /*
  * Called by each copy that may be staged. Returns whether the ring has memory. If a segment has
  * been touched and a copy of `bytes` bytes justifies the cost, registers that segment. If the ring
  * is empty, requests the first segment. This segment is mapped after the driver's call, but for a
  * copy of at least GF_TUNE_PREPARE_NOW bytes at once, and then the function waits for it for a
- * limited time (ring_patience.h).
+ * limited time (ring_size.h).
  */
 bool gf_ring_ready(struct gf_ring *ring, size_t bytes);
 
@@ -47,5 +71,22 @@ void gf_rings_prepare(void);
 bool gf_ring_growth_is_on(const struct gf_ring *ring);
 /* Unmaps a segment that is not registered yet. Waits for pieces that helper threads have begun. */
 void gf_ring_growth_cancel(struct gf_ring *ring);
+
+/*
+ * Removes segments of a ring: segments that were unused for a minute, and all segments after the
+ * context has ended.
+ */
+
+struct gf_context;
+
+/*
+ * Removes segments that were unused for GF_TUNE_RING_IDLE_NS, or less if memory is short.
+ * Unregistering waits for all work of the context, so this function is called only after the driver
+ * itself has waited for that work. The context is current.
+ */
+void gf_ring_trim(struct gf_context *context);
+
+/* Frees the ring. The context has ended, and no call is inside it. Makes no CUDA call. */
+void gf_ring_end(struct gf_context *context);
 
 #endif

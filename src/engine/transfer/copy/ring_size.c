@@ -1,17 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/transfer/staging/ring_grow.h"
+#include "engine/transfer/copy/ring_size.h"
 
 #include "base/clock.h"
 #include "engine/transfer/huge_pool.h"
-#include "engine/transfer/prepare.h"
 #include "engine/transfer/mutation.h"
+#include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
-#include "engine/transfer/staging/ring_patience.h"
 #include "os/headroom.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+
+bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes)
+{
+    unsigned left = gf_load_relaxed(&ring->impatient);
+
+    if (bytes <= GF_TUNE_ASYNC_NOWAIT)
+        return false;
+    while (left && !gf_cas_weak_relaxed(&ring->impatient, &left, left - 1))
+        continue;
+    return !left;
+}
+
+static bool sleep_until(uint64_t end_ns)
+{
+    static const struct timespec moment = {.tv_nsec = GF_TUNE_RING_MOMENT_NS};
+
+    if (gf_now_ns() >= end_ns)
+        return false;
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+    return true;
+}
+
+bool gf_ring_await_others(size_t bytes, uint64_t since_ns)
+{
+    return sleep_until(since_ns + bytes / GF_MIB(1) * GF_TUNE_RING_PATIENCE_NS);
+}
+
+/*
+ * The same for a copy that waits for the first segment of its ring, which takes a few milliseconds
+ * to prepare. `has_begun`: the segment is being prepared.
+ */
+static bool gf_ring_await_first(size_t bytes, uint64_t since_ns, bool has_begun)
+{
+    const uint64_t patience =
+        gf_min(bytes / GF_MIB(1) * GF_TUNE_RING_FIRST_PATIENCE_NS, GF_TUNE_RING_FIRST_MOST_NS);
+    return sleep_until(since_ns + (has_begun ? patience : patience / 4));
+}
+
+void gf_ring_waited(struct gf_ring *ring, bool found)
+{
+    if (!found)
+        gf_store_relaxed(&ring->impatient, GF_TUNE_RING_IMPATIENT);
+}
 
 #define HUGE GF_MIB(2)
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
@@ -402,4 +446,118 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
     if (!gf_ring_bytes(ring) && gf_when_for(bytes) == gf_when_now)
         await_first(ring, bytes);
     return gf_ring_bytes(ring) != 0;
+}
+
+/* Whether memory has become short since the ring was last searched for unused segments. */
+static bool is_short(const struct gf_ring *ring)
+{
+    return gf_ring_memory_was_short_ns() > gf_load_relaxed(&ring->looked_ns);
+}
+
+/*
+ * If segment i was unused for longer than `idle_ns`, returns it, and allocates all its units, so
+ * that no copy gets a slot in it. Else returns NULL.
+ */
+static struct gf_ring_segment *claim_stale(struct gf_ring *ring, unsigned i, uint64_t idle_ns)
+{
+    pthread_mutex_lock(&ring->lock);
+    struct gf_ring_segment *segment = ring->segments[i];
+    if (segment &&
+        (!gf_ring_segment_is_unused(segment) || gf_now_ns() - segment->used_ns <= idle_ns))
+        segment = NULL;
+    if (segment)
+        gf_ring_segment_claim(segment);
+    pthread_mutex_unlock(&ring->lock);
+    return segment;
+}
+
+/* Unregisters a segment. If the driver refuses, the segment stays in use. */
+static bool unregister_segment(struct gf_ring *ring, unsigned i)
+{
+    struct gf_ring_segment *segment = ring->segments[i];
+    const bool gone = gf_setup.cuda->cuMemHostUnregister(segment->at) == CUDA_SUCCESS;
+    pthread_mutex_lock(&ring->lock);
+    if (gone)
+        ring->segments[i] = NULL;
+    else
+        gf_ring_segment_unclaim(segment);
+    pthread_mutex_unlock(&ring->lock);
+    return gone;
+}
+
+/* Returns the earliest time when a segment that is unused now is due for removal. */
+static uint64_t next_trim_ns(struct gf_ring *ring)
+{
+    uint64_t last = gf_now_ns();
+    pthread_mutex_lock(&ring->lock);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
+        if (ring->segments[i] && gf_ring_segment_is_unused(ring->segments[i]))
+            last = gf_min(last, ring->segments[i]->used_ns);
+    pthread_mutex_unlock(&ring->lock);
+    return last + GF_TUNE_RING_IDLE_NS;
+}
+
+static void trim_segments(struct gf_ring *ring, uint64_t idle_ns)
+{
+    gf_slot_reclaim_all(ring);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
+        struct gf_ring_segment *segment = claim_stale(ring, i, idle_ns);
+        if (segment && unregister_segment(ring, i))
+            gf_ring_free_segment(ring, segment);
+    }
+    /*
+     * The ring has no memory left, so no copy was staged for some time. A segment that is not
+     * registered yet would stay unused.
+     */
+    if (!gf_ring_bytes(ring))
+        gf_ring_growth_cancel(ring);
+}
+
+static void trim_ring(struct gf_ring *ring)
+{
+    const bool is_soon = is_short(ring);
+    if (!is_soon && gf_now_ns() <= gf_load_relaxed(&ring->trim_ns))
+        return;
+    gf_store_relaxed(&ring->looked_ns, gf_now_ns());
+    trim_segments(ring, is_soon ? GF_TUNE_RING_SHORT_NS : GF_TUNE_RING_IDLE_NS);
+    gf_store_relaxed(&ring->trim_ns, next_trim_ns(ring));
+}
+
+static void find_next_trim(void *closure, struct gf_context *context)
+{
+    const struct gf_ring *ring = gf_load_acquire(&context->ring);
+    uint64_t *next = closure;
+    if (ring && gf_ring_bytes(ring))
+        *next = gf_min(*next, gf_load_relaxed(&ring->trim_ns));
+}
+
+/*
+ * Another context's ring may have unused segments, too. They are removed after the next call that
+ * waits for that context's work.
+ */
+void gf_ring_trim(struct gf_context *context)
+{
+    struct gf_ring *ring = gf_load_acquire(&context->ring);
+    uint64_t next = gf_now_ns() + GF_TUNE_RING_IDLE_NS;
+
+    if (ring && gf_ring_bytes(ring))
+        trim_ring(ring);
+    gf_context_each(find_next_trim, &next);
+    gf_ring_look_next(gf_max(next, gf_now_ns() + GF_TUNE_RING_LOOK_NS));
+}
+
+void gf_ring_end(struct gf_context *context)
+{
+    struct gf_ring *ring = gf_exchange_acq_rel(&context->ring, NULL);
+    if (!ring)
+        return;
+    gf_ring_growth_cancel(ring);
+    gf_copy_stats_ring_shrunk(gf_ring_bytes(ring), true);
+    for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
+        if (ring->segments[i]) {
+            munmap(ring->segments[i]->at, ring->segments[i]->bytes);
+            free(ring->segments[i]);
+        }
+    pthread_mutex_destroy(&ring->lock);
+    free(ring->memory);
 }

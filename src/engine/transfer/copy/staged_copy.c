@@ -1,20 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/transfer/copy/staged_copy.h"
+
+#include "engine/transfer/capture_gate.h"
+#include "engine/transfer/context.h"
+#include "engine/transfer/copy/admission.h"
+#include "engine/transfer/copy/rate.h"
+#include "engine/transfer/copy/ring_size.h"
+#include "engine/transfer/files/readahead.h"
+#include "engine/transfer/hold.h"
+#include "engine/transfer/mutation.h"
+#include "engine/transfer/pages.h"
+#include "engine/transfer/range_policy.h"
+#include "engine/transfer/setup.h"
+#include "engine/transfer/tuning.h"
+
+/*
+ * Decides how a copy takes its place among the work of its stream. To other threads, a copy is one
+ * operation of the stream. So it is cut into several DMAs only if no other thread uses the stream at
+ * this time, and it then holds the stream (context/hold.h).
+ */
+
+enum gf_order {
+    /* The stream is idle, and the copy holds it: the copy may be cut into several DMAs. */
+    gf_order_cut,
+    /*
+     * The stream has unfinished work, or other threads use it now. A copy that need not wait is a
+     * single DMA behind their work.
+     */
+    gf_order_queued,
+};
+
+/*
+ * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work before it
+ * accesses the program's memory. Then this function waits for it, too, and the result is
+ * gf_order_cut, or gf_bypass_shared if other threads use the stream: only the driver keeps them away
+ * while the memory is accessed. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the
+ * ring. Otherwise returns the same as gf_pipeline_await_stream. If the copy holds the stream already,
+ * the result is gf_order_cut at once.
+ */
+static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
+                                      struct gf_stage_result *ret, enum gf_order *ret_order);
+/*
+ * The same for a copy that cannot be a single DMA, because no memory of the ring is free for it. It
+ * waits, and is cut even if a call met a hold of the stream lately.
+ */
+static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
+                                      struct gf_stage_result *ret);
+
+/*
+ * Holds the idle stream. Another thread may have put work on the stream before it was held, so the
+ * stream is queried again. Sets *ret_order to gf_order_cut if it is still idle.
+ */
+static enum gf_bypass hold_idle(const struct gf_stage_request *request, bool waits,
+                                struct gf_stage_result *ret, enum gf_order *ret_order)
+{
+    enum gf_bypass reason = gf_bypass_none;
+    bool idle = true;
+
+    if (!gf_hold_begin(request->call->stream, request->context->handle, request->hold))
+        return gf_bypass_none;
+    if (!waits || !GF_MUTATED(reads_early))
+        reason = gf_pipeline_await_stream(request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS,
+                                          &idle, ret);
+    if (reason == gf_bypass_none && idle) {
+        gf_hold_cut(request->hold);
+        *ret_order = gf_order_cut;
+        return gf_bypass_none;
+    }
+    gf_hold_end(request->hold);
+    if (reason == gf_bypass_none && waits)
+        gf_hold_note_shared(request->call->stream, request->context->handle);
+    return reason;
+}
+
+static enum gf_bypass choose_order(const struct gf_stage_request *request, bool waits, bool shared,
+                                   struct gf_stage_result *ret, enum gf_order *ret_order)
+{
+    const bool early = waits && GF_MUTATED(reads_early);
+    bool idle = true;
+
+    *ret_order = gf_order_queued;
+    if (waits && shared)
+        return gf_bypass_shared;
+    enum gf_bypass reason =
+        gf_pipeline_await_stream(request, waits && !early ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
+    if (reason == gf_bypass_none && (idle || early) && !shared)
+        reason = hold_idle(request, waits, ret, ret_order);
+    return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
+                                                                           : reason;
+}
+
+static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
+                                      struct gf_stage_result *ret, enum gf_order *ret_order)
+{
+    const bool shared = gf_hold_is_shared(request->call->stream, request->context->handle);
+
+    *ret_order = gf_order_cut;
+    return request->hold->ticket ? gf_bypass_none
+                                 : choose_order(request, waits, shared, ret, ret_order);
+}
+
+static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
+                                      struct gf_stage_result *ret)
+{
+    enum gf_order order;
+    return choose_order(request, true, false, ret, &order);
+}
+
 /*
  * The helpers fill the ring. The caller issues the DMAs in order, and copies pieces itself whenever
  * it has nothing else to do.
  */
-#include "engine/transfer/copy/h2d.h"
-
-#include "engine/transfer/hold.h"
-#include "engine/transfer/capture_gate.h"
-#include "engine/transfer/copy/admission.h"
-#include "engine/transfer/copy/order.h"
-#include "engine/transfer/copy/rate.h"
-#include "engine/transfer/copy/under_way.h"
-#include "engine/transfer/files/readahead.h"
-#include "engine/transfer/mutation.h"
-#include "engine/transfer/setup.h"
-#include "engine/transfer/staging/ring_grow.h"
 
 static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
                         uint64_t chunk, CUstream stream)
@@ -230,4 +326,135 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
     h2d_enter(request, ret);
     return order == gf_order_cut || GF_MUTATED(sends_many) ? h2d_stage_chunks(request, ret)
                                                            : h2d_stage_queued(request, ret);
+}
+
+/*
+ * Synchronous and asynchronous calls return when the last byte is in the program's memory. The
+ * caller issues DMAs into the ring ahead. Helpers and the caller copy from the ring to the
+ * program's memory.
+ */
+
+/* The progress of a copy, in chunks. */
+struct d2h_progress {
+    uint64_t issued;  /* chunks whose DMA is on the stream */
+    uint64_t arrived; /* chunks that are in the ring */
+    uint64_t placed;  /* chunks that are in the program's memory */
+    CUresult result;
+    bool broken; /* events fail: the driver copies the rest */
+};
+
+static CUresult d2h_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
+                        uint64_t chunk, CUstream stream)
+{
+    return gf_setup.cuda->cuMemcpyDtoHAsync_v2(
+        pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at,
+        request->call->src + gf_plan_chunk_offset(&pipeline->plan, chunk),
+        gf_pipeline_length(pipeline, chunk), stream);
+}
+
+static void d2h_send(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                     struct d2h_progress *p)
+{
+    p->result = gf_pipeline_issue(pipeline, p->issued, d2h_dma, request, &p->broken);
+    p->issued += p->result == CUDA_SUCCESS;
+}
+
+/*
+ * Allows the next chunk to be copied out of the ring if its DMA has ended. With `wait`, waits for
+ * the DMA.
+ */
+static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, bool wait)
+{
+    if (p->arrived == p->issued)
+        return false;
+    if (!GF_MUTATED(takes_unarrived) &&
+        !gf_pipeline_has_ended(pipeline, p->arrived, wait, &p->broken))
+        return false;
+    if (!gf_pipeline_allow(pipeline, p->arrived))
+        return false;
+    p->arrived++;
+    return true;
+}
+
+/* Does one step that needs no wait. Returns false if no such step was possible. */
+static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                     struct d2h_progress *p)
+{
+    if (p->issued < pipeline->plan.chunks && p->issued - p->placed < pipeline->slots) {
+        d2h_send(request, pipeline, p);
+        return true;
+    }
+    if (d2h_arrive(pipeline, p, false))
+        return true;
+    if (p->broken)
+        return false;
+    if (p->placed < p->arrived &&
+        (GF_MUTATED(returns_unplaced) || gf_pipeline_is_copied(pipeline, p->placed))) {
+        p->placed++;
+        return true;
+    }
+    return gf_job_help(&pipeline->job);
+}
+
+static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                    struct d2h_progress *p)
+{
+    while (p->placed < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
+        const uint32_t seen = gf_job_events(&pipeline->job);
+        if (d2h_step(request, pipeline, p) || p->broken)
+            continue;
+        if (p->placed < p->arrived)
+            gf_job_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
+        else
+            d2h_arrive(pipeline, p, true);
+    }
+}
+
+/* Counts the copy's bytes as under way. */
+static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);
+    ret->met_driver = gf_under_way_by_driver();
+}
+
+/*
+ * If the calling thread has a memory policy of its own, touches the absent pages of the destination.
+ * Helpers would place them by their policy. No slot is held, because a touch may take long.
+ */
+static void touch_destination(const struct gf_copy_call *call)
+{
+    if (gf_range_policy_is_users() &&
+        gf_absent_mostly((uintptr_t)call->dst, call->bytes, GF_TUNE_UNITS_SAMPLES))
+        gf_populate_pages((void *)(uintptr_t)call->dst, call->bytes, true);
+}
+
+enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    struct gf_pipeline pipeline;
+    struct d2h_progress p = {.result = CUDA_SUCCESS};
+    enum gf_order order = gf_order_cut;
+
+    touch_destination(request->call);
+    const enum gf_bypass unstaged =
+        GF_MUTATED(takes_ring_first) ? gf_bypass_none : gf_order_choose(request, true, ret, &order);
+
+    if (unstaged != gf_bypass_none)
+        return unstaged;
+    ret->stream_was_idle = true;
+    d2h_enter(request, ret);
+    if (!gf_pipeline_open_chunks(&pipeline, request, true))
+        return gf_bypass_full;
+    if (request->call->stream == CU_STREAM_LEGACY)
+        gf_pipeline_move(&pipeline);
+    gf_pipeline_start(&pipeline, 0);
+    d2h_run(request, &pipeline, &p);
+    gf_pool_close(pipeline.pool, &pipeline.job);
+    ret->result = p.result;
+    ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
+    ret->rest = gf_pipeline_rest(&pipeline);
+    gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
+    return p.placed                        ? gf_bypass_none
+           : gf_is_capture_error(p.result) ? gf_bypass_capture
+           : p.result || p.broken          ? gf_bypass_failed
+                                           : gf_bypass_unreadable;
 }

@@ -3,8 +3,8 @@
  * The functions that the engine offers to the hooks for copies, pinned memory and contexts. Also
  * the state of copies and pinned memory for the report.
  */
-#ifndef GF_ENGINE_TRANSFER_API_TRANSFER_OPS_H
-#define GF_ENGINE_TRANSFER_API_TRANSFER_OPS_H
+#ifndef GF_ENGINE_TRANSFER_COPY_TRANSFER_OPS_H
+#define GF_ENGINE_TRANSFER_COPY_TRANSFER_OPS_H
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/setup.h"
