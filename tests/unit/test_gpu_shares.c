@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shares of a GPU's time: engine/gputime/shares.c, gaps.c, feeder.c, measured_run.c and
+ * The shares of a GPU's time: engine/gputime/shares.c, shares.c, feeder.c, feeder.c and
  * cpu_use.c.
  */
 #include "unit.h"
 
 #include "base/clock.h"
-#include "engine/gputime/cpu_use.h"
+#include "engine/gputime/step_facts.h"
 #include "engine/gputime/feeder.h"
-#include "engine/gputime/gaps.h"
-#include "engine/gputime/cause_lines.h"
-#include "engine/gputime/measured_run.h"
-#include "engine/gputime/run_delay.h"
 #include "engine/gputime/shares.h"
+#include "engine/gputime/idle_lines.h"
 #include "engine/gputime/workers.h"
 #include "os/own_table.h"
 

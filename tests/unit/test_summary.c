@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines of the exit summary: engine/report/summary_gpu_time.c, summary_stalls.c and
+ * The lines of the exit summary: engine/report/summary_time.c, summary.c and
  * summary_steps.c.
  */
 #include "unit.h"
 
 #include "engine/gputime/step_facts.h"
-#include "engine/report/summary_gpu_time.h"
-#include "engine/report/summary_stalls.h"
-#include "engine/report/summary_steps.h"
-#include "engine/report/summary_transfers.h"
+#include "engine/report/summary_time.h"
+#include "engine/report/summary.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "engine/report/report_transfers.h"
-#include "engine/report/summary_transfers.h"
+#include "engine/report/summary.h"
 
 #include <string.h>
 

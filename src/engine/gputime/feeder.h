@@ -1,15 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the feeding thread does. */
+#ifndef GF_ENGINE_GPUTIME_FEEDER_H
+#define GF_ENGINE_GPUTIME_FEEDER_H
+
+#include "base/base.h"
+#include "engine/gputime/shares.h"
+
+#include <sys/types.h>
+
+/*
+ * How long a thread of this process was runnable without a CPU until now, in ns; 0 if the kernel
+ * does not tell. Reads a file, so it must be called in gf_measured_run.
+ */
+uint64_t gf_run_delay_read(pid_t tid);
+
+/*
+ * Runs work of the sampler on another thread (os/own_table.h), and sums the CPU time and the
+ * run-queue delay of such threads. The sampler limits its own cost, and tells a late sample of a
+ * process without a CPU from one of a paused process. The clock and the delay of its own thread do
+ * not include other threads.
+ */
+
+/*
+ * Like gf_own_table_run, but also sets *ret_ns to the CPU time of the work. Called on the sampler's
+ * thread only.
+ */
+bool gf_measured_run(void (*work)(void *closure), void *closure, uint64_t *ret_ns);
+
+/* Returns the CPU time of all calls of gf_measured_run, in ns. May be called on any thread. */
+uint64_t gf_measured_run_total(void);
+/*
+ * Returns the run-queue delay of the threads of all calls of gf_measured_run, in ns. Delays below
+ * 1 ms in a call are not counted. May be called on any thread.
+ */
+uint64_t gf_measured_run_delay(void);
+
 /*
  * Finds what the thread that feeds the GPU does, from two small files of /proc. A thread with its
  * own descriptor table reads the files, which takes about 60 us of CPU time. So they are read at
  * most every 20 ms; until then, the last result is returned. Allocates nothing.
  */
-#ifndef GF_ENGINE_GPUTIME_FEEDER_H
-#define GF_ENGINE_GPUTIME_FEEDER_H
-
-#include "engine/gputime/shares.h"
-
-#include <sys/types.h>
 
 struct gf_feeder {
     pid_t tid;         /* the thread that feeds the GPU; 0 before the first reading */

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A thread's line of Python. */
+#ifndef GF_ENGINE_GPUTIME_PYTHON_LINE_H
+#define GF_ENGINE_GPUTIME_PYTHON_LINE_H
+
+#include "abi/trace_api.h"
+#include "base/base.h"
+
+#include <sys/types.h>
+
+/* Reads memory of this process or of a child process, at addresses that may be unmapped. */
+
+/*
+ * Copies bytes up to the first unreadable byte. Returns the number of bytes copied. pid: 0 for this
+ * process. Keeps errno.
+ */
+size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size);
+
+/* Copies `size` bytes. Returns true if all of them were readable. */
+static inline bool gf_process_read(pid_t pid, uintptr_t address, void *ret, size_t size)
+{
+    return gf_process_read_some(pid, address, ret, size) == size;
+}
+
 /*
  * Finds the line of Python that a thread of this process, or of a child process, executes. The
  * thread may run while its frames are read. So they are read twice, and are accepted only if both
  * readings are equal. Reading takes no lock of the interpreter, and runs none of its code.
  * Allocates nothing. Used on the sampler's thread only.
  */
-#ifndef GF_ENGINE_GPUTIME_PYTHON_LINE_H
-#define GF_ENGINE_GPUTIME_PYTHON_LINE_H
-
-#include "abi/trace_api.h"
-
-#include <sys/types.h>
 
 struct gf_python_line {
     char file[128]; /* only the end of a path that is longer */

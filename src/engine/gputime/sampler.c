@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/sampler.h"
 
-#include "abi/trace_api.h"
 #include "base/clock.h"
-#include "engine/gputime/gaps.h"
-#include "engine/gputime/host.h"
-#include "engine/gputime/measured_run.h"
+#include "engine/gputime/feeder.h"
 #include "engine/gputime/questions.h"
-#include "engine/gputime/run_delay.h"
 #include "os/pressure.h"
 
 #include <errno.h>

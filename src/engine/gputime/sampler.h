@@ -9,10 +9,8 @@
 
 #include "abi/gputime_api.h"
 #include "abi/trace_api.h"
-#include "engine/gputime/gaps.h"
-#include "engine/gputime/cause_lines.h"
-#include "engine/gputime/cpu_use.h"
-#include "engine/gputime/graph_steps.h"
+#include "engine/gputime/idle_lines.h"
+#include "engine/gputime/shares.h"
 #include "engine/gputime/step_facts.h"
 
 struct gf_gpu_time {

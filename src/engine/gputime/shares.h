@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Time by state, gaps, launches of graphs. */
+#ifndef GF_ENGINE_GPUTIME_SHARES_H
+#define GF_ENGINE_GPUTIME_SHARES_H
+
+#include "abi/gputime_api.h"
+#include "base/atomic.h"
+#include "base/base.h"
+
+#include <sys/types.h>
+
 /*
  * Computes how a GPU's time divides into states, from samples at random times. Each sample counts
  * for half of the interval before it and half of the interval after it, so the shares sum to the
  * whole time. Only one thread may add samples. Any thread may read the shares at the same time.
  */
-#ifndef GF_ENGINE_GPUTIME_SHARES_H
-#define GF_ENGINE_GPUTIME_SHARES_H
-
-#include "base/atomic.h"
-#include "base/base.h"
 
 /* A state: its name in the report, and what it means. */
 #define GF_GPU_STATES(X)                                                                           \
@@ -78,5 +83,56 @@ struct gf_gpu_shares {
 };
 
 void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);
+
+/*
+ * Records the gaps of one device. A gap is an interval in which the device had no work. Each gap is
+ * recorded with the thread whose submission ended it.
+ */
+
+#define GF_GAPS_LONGEST 8u
+
+/* A gap: an interval in which the GPU was empty. It ends with the next submission. */
+struct gf_gpu_gap {
+    uint64_t start_ns, ns;    /* estimated start and length of the gap */
+    enum gf_host_cause cause; /* the cause of most samples in the gap */
+    pid_t ender;              /* the thread whose submission ended the gap; 0 if no hook saw it */
+};
+
+struct gf_gaps {
+    struct gf_submit_gap *shared;       /* where a hook stores the end of the present gap */
+    uint64_t since_ns;                  /* the start of the present gap; 0: no gap is open */
+    uint64_t seen[GF_HOST_CAUSE_COUNT]; /* number of samples in the present gap, by cause */
+    _Atomic uint64_t count;
+    _Atomic pid_t last_ender;
+    /* PyThreadState of the last thread that ended a gap and had one. */
+    _Atomic uintptr_t last_python;
+    _Atomic bool locked; /* true while a thread reads or writes `longest` */
+    struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+};
+
+/*
+ * Called on the sampler's thread for each sample. previous_ns: the time of the previous sample.
+ * known: whether the device's state is known. empty: whether the device has nothing to do.
+ */
+void gf_gaps_see(struct gf_gaps *gaps, uint64_t previous_ns, uint64_t now, bool known, bool empty);
+/* If a gap is open, counts one sample with this cause. */
+void gf_gaps_cause(struct gf_gaps *gaps, enum gf_host_cause cause);
+
+/*
+ * Copies the longest gaps. Returns no gaps if the sampler holds the list for too long. May be
+ * called on any thread.
+ */
+void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST]);
+
+/* Takes the approximate time of a launch of a graph. */
+typedef void gf_graph_steps_fn(uint64_t ns, uint64_t graph);
+
+/*
+ * Finds the graphs that were launched since the last sample, from the counts of the hooks, which
+ * read no clock. A launch is known as of half an interval between samples. Used on the sampler's
+ * thread only. before_ns, now: the times of the last sample and of this one.
+ */
+void gf_graph_steps_see(struct gf_submit_table *table, uint64_t before_ns, uint64_t now,
+                        gf_graph_steps_fn *launched);
 
 #endif

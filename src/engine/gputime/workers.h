@@ -1,16 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What worker processes do. */
+#ifndef GF_ENGINE_GPUTIME_WORKERS_H
+#define GF_ENGINE_GPUTIME_WORKERS_H
+
+#include "base/base.h"
+#include "engine/gputime/python_line.h"
+#include "engine/gputime/shares.h"
+
+#include <sys/types.h>
+
+/*
+ * Finds the PyThreadState of the main thread of a child process. In a forked child, it is the state
+ * of the thread that forked. A child that multiprocessing started by `spawn` or `forkserver` has
+ * executed the interpreter's file again, so its addresses differ. In such a child, the interpreter
+ * is found by its file in the list of mappings. The offsets of the members that lead to the thread
+ * state are found in this process, which runs the same interpreter. So they need no table of
+ * CPython's versions. Used on the sampler's thread only. Allocates nothing.
+ */
+
+/* The result of a search. All zero: no search has found the child's thread state. */
+struct gf_child_python {
+    uintptr_t state;       /* the main thread's state, an address in the child */
+    uintptr_t interpreter; /* the interpreter's state, to which `state` points */
+};
+
 /*
  * Finds what child processes, such as DataLoader workers, do while the thread that feeds the GPU
  * waits for their data. It reads the system calls, run-queue delays and Python frames of the
  * children, which the kernel usually permits a parent. Used on the sampler's thread only. Allocates
  * nothing.
  */
-#ifndef GF_ENGINE_GPUTIME_WORKERS_H
-#define GF_ENGINE_GPUTIME_WORKERS_H
-
-#include "engine/gputime/child_python.h"
-#include "engine/gputime/python_line.h"
-#include "engine/gputime/shares.h"
 
 #define GF_WORKERS 16u
 

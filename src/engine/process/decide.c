@@ -3,19 +3,120 @@
 
 #include "base/clock.h"
 #include "base/fmt.h"
-#include "host/gpu.h"
-#include "host/mempolicy.h"
-#include "host/machine.h"
-#include "host/tasks.h"
-#include "host/verdict.h"
-#include "engine/process/events.h"
-#include "engine/process/explain.h"
+#include "base/log.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
+#include "host/gpu.h"
+#include "host/machine.h"
+#include "host/mempolicy.h"
+#include "host/tasks.h"
+#include "host/verdict.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define EXPLAIN(...) gf_log_explain(gf_log_area_place, __VA_ARGS__)
+
+void gf_explain_heap(const struct gf_heap_ops *heap)
+{
+    struct gf_heap_setting setting;
+    struct gf_heap_huge huge;
+
+    if (!gf_log_wants_area(gf_log_area_heap))
+        return;
+    gf_log_explain(gf_log_area_heap, "%s serves malloc: %s",
+                   heap->mode == gf_heap_mode_replace ? "the embedded jemalloc"
+                                                      : "another allocator",
+                   heap->mode_reason);
+    for (size_t i = 0; heap->setting && heap->setting(i, &setting); i++)
+        gf_log_explain(gf_log_area_heap, "%s=%s (%s)", setting.name, setting.value,
+                       setting.ours ? setting.reason : "set by MALLOC_CONF or /etc/malloc.conf");
+    if (heap->ignored_conf && *heap->ignored_conf())
+        gf_log_explain(gf_log_area_heap, "ignored in MALLOC_CONF or /etc/malloc.conf: %s",
+                       heap->ignored_conf());
+    if (heap->huge) {
+        heap->huge(&huge);
+        gf_log_explain(gf_log_area_heap, "huge pages %s: %s", huge.on ? "on" : "off", huge.reason);
+    }
+}
+
+static const char *probe_text(int error)
+{
+    return error == GF_UNTRIED ? "not tried" : error ? strerrorname_np(error) : "permitted";
+}
+
+/* Writes "node 1", or "no node". */
+static const char *node_text(int node, char ret[16])
+{
+    gf_fmt(ret, 16, node < 0 ? "no node" : "node %d", node);
+    return ret;
+}
+
+static void explain_gpus(const struct gf_decision *decision)
+{
+    const struct gf_verdict *verdict = &decision->verdict;
+    char nodes[64], nvml[16], driver[16];
+
+    for (size_t i = 0; i < decision->gpu_count; i++)
+        EXPLAIN("GPU %d %s (%s, %s): NVML reports %s, the driver reports %s",
+                decision->gpus[i].device, decision->gpus[i].bdf, decision->choice,
+                decision->settled ? "settled" : "provisional",
+                node_text(decision->gpus[i].nvml_node, nvml),
+                node_text(decision->gpus[i].attr_node, driver));
+    if (gf_set_empty(&verdict->nodes))
+        EXPLAIN("the GPU's node is unknown");
+    else
+        EXPLAIN("the GPU's node is %s, from %s",
+                gf_set_format(&verdict->nodes, nodes, sizeof(nodes)), verdict->node_source);
+}
+
+static void explain_facts(const struct gf_facts *facts)
+{
+    char start[128], allowed[128], mems[64];
+    const unsigned tenths = (unsigned)(facts->cpu_quota * 10 + 0.5);
+
+    EXPLAIN("started on CPUs %s; CPUs %s and memory of nodes %s are allowed",
+            gf_set_format(&facts->start, start, sizeof(start)),
+            gf_set_format(&facts->cpuset, allowed, sizeof(allowed)),
+            gf_set_format(&facts->mems, mems, sizeof(mems)));
+    EXPLAIN(
+        "CPU quota %u.%u (0.0: none); pinning variable: %s; framework's binder: %s; launcher: %s",
+        tenths / 10, tenths % 10, facts->single_cpu_pinning ? facts->pinning_source : "none",
+        facts->binder_source ? facts->binder_source : "none",
+        facts->rank.source ? facts->rank.source : "none");
+}
+
+void gf_explain_place(const struct gf_decision *decision, const struct gf_facts *facts)
+{
+    const struct gf_verdict *verdict = &decision->verdict;
+    char cpus[128];
+
+    if (!gf_log_wants_area(gf_log_area_place))
+        return;
+    explain_gpus(decision);
+    explain_facts(facts);
+    if (decision->probed)
+        EXPLAIN("kernel: sched_setaffinity %s, set_mempolicy %s, mbind %s",
+                probe_text(decision->probe.set_affinity), probe_text(decision->probe.set_mempolicy),
+                probe_text(decision->probe.mbind));
+    EXPLAIN("CPUs: %s%s%s%s: %s", verdict->bound == gf_bound_none ? "not bound" : "bind to ",
+            verdict->bound == gf_bound_none ? "" : gf_bound_name(verdict->bound),
+            verdict->bound == gf_bound_none ? "" : ", CPUs ",
+            verdict->bound == gf_bound_none ? ""
+                                            : gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),
+            verdict->reason);
+    EXPLAIN("memory: policy %s: %s",
+            verdict->policy == MPOL_DEFAULT ? "unchanged" : gf_mempolicy_name(verdict->policy),
+            verdict->policy_reason);
+    if (!decision->observe)
+        EXPLAIN("threads: %u bound, %u left as they were, %u failed; %u threads of child processes "
+                "bound; "
+                "this took %u us",
+                decision->bind.bound, decision->bind.left, decision->bind.failed,
+                decision->bind.descendants, decision->bind.usec);
+}
 
 static const struct gf_options *effective_options(void)
 {
@@ -236,7 +337,12 @@ static void publish_decision(struct gf_decision *decision, const struct gf_decis
     sem_post(&gf_process.wake);
 }
 
-void gf_decide(void)
+/*
+ * Decides for the devices that are chosen now, carries out the decision and publishes it. Only
+ * gf_requests_serve may call this function, so that one thread calls it at a time. This may be any
+ * thread, possibly in a hook under the loader's lock.
+ */
+static void gf_decide(void)
 {
     struct gf_process *p = &gf_process;
     const struct gf_placement *old = gf_process_placement();
@@ -267,4 +373,46 @@ void gf_decide(void)
         gf_locality_threads(&decision->cpus, gf_thread_binding_owner, &decision->threads);
     }
     publish_decision(decision, before);
+}
+
+static _Atomic unsigned pending; /* bits of the requests that are not served yet */
+static _Atomic bool serving;
+
+static void serve_bits(unsigned bits)
+{
+    struct gf_choice *choice = &gf_process.choice;
+
+    if (bits & (gf_request_decide | gf_request_settle)) {
+        const bool changed = gf_choice_decide(choice, bits & gf_request_settle);
+        if (choice->chosen && (changed || !gf_process_decision()))
+            gf_decide();
+    }
+    if (bits & gf_request_rescan)
+        gf_thread_binding_rescan();
+    if (bits & (gf_request_socket | gf_request_start))
+        gf_thread_binding_widen(bits & gf_request_start);
+}
+
+/*
+ * A Dekker-style handshake. A thread with a request sets its bits, then tries to become the server.
+ * The server stops serving, then reads the bits again. All these accesses are sequentially
+ * consistent. So either the server sees the bits, or the thread with the request becomes the
+ * server.
+ */
+void gf_requests_serve(unsigned bits)
+{
+    const int error = errno;
+
+    atomic_fetch_or_explicit(&pending, bits, memory_order_seq_cst);
+    while (gf_load_seq_cst(&pending)) {
+        if (gf_process_dead() || gf_exchange_seq_cst(&serving, true))
+            break;
+        const unsigned now = gf_exchange_seq_cst(&pending, 0);
+        const uint64_t start_ns = gf_now_ns();
+        serve_bits(now);
+        if (now & gf_request_decide)
+            gf_add_relaxed(&gf_process.counts.decide_us, (gf_now_ns() - start_ns) / 1000);
+        gf_store_seq_cst(&serving, false);
+    }
+    errno = error;
 }

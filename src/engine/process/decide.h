@@ -1,12 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Serves requests for a decision. */
 #ifndef GF_ENGINE_PROCESS_DECIDE_H
 #define GF_ENGINE_PROCESS_DECIDE_H
 
+#include "abi/heap_api.h"
+#include "engine/report/report_data.h"
+#include "host/facts.h"
+
 /*
- * Decides for the devices that are chosen now, carries out the decision and publishes it. Only
- * gf_requests_serve may call this function, so that one thread calls it at a time. This may be any
- * thread, possibly in a hook under the loader's lock.
+ * Prints the lines of GPUFEED_DEBUG=heap and =place: each decision with the facts on which it is
+ * based. The functions may be called on any thread.
  */
-void gf_decide(void);
+
+void gf_explain_heap(const struct gf_heap_ops *heap);
+void gf_explain_place(const struct gf_decision *decision, const struct gf_facts *facts);
+
+/* Serves requests for a decision or a change of masks, on one thread at a time. */
+
+/* The bits of requests. */
+enum {
+    gf_request_decide = 1, /* the choice of devices may have changed */
+    /*
+     * The time limit of a provisional choice is over: settle it now, with GF_CHOICE_LITTLE as the
+     * limit.
+     */
+    gf_request_settle = 2,
+    gf_request_rescan = 4, /* bind the threads that have restored the start mask */
+    gf_request_socket = 8, /* the starvation guard's first step: widen the mask to the socket */
+    gf_request_start = 16, /* the guard's second step: restore the start mask */
+};
+
+/*
+ * Serves the requests. If another thread is already serving, leaves the requests to that thread, so
+ * no hook waits. May be called on any thread. Keeps errno.
+ */
+void gf_requests_serve(unsigned bits);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What each interval logs; starts the sampler. */
+#ifndef GF_ENGINE_PROCESS_INTERVALS_H
+#define GF_ENGINE_PROCESS_INTERVALS_H
+
 /*
  * Logs what happened in each interval: threads with large delays outside of hooked calls (run-queue
  * delay, throttling, first touches of pages), and the activity of GPUs and copies.
  */
-#ifndef GF_ENGINE_PROCESS_INTERVALS_H
-#define GF_ENGINE_PROCESS_INTERVALS_H
 
 /* Begins the first interval. Called by gf_engine_start. */
 void gf_intervals_start(void);
@@ -17,5 +19,15 @@ void gf_intervals_log(void);
 
 /* Logs the activity since the last line. Called on the exiting thread. */
 void gf_intervals_end(void);
+
+/* Decides whether this process samples its GPU time, and starts the sampler. */
+
+/*
+ * Prepares the sampler. Called by gf_engine_start, so that work is recorded from the first
+ * submission on.
+ */
+void gf_gpu_time_prepare(void);
+/* Starts the sampler if work was submitted. Called on the library's thread. */
+void gf_gpu_time_start(void);
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes samples, and writes the files of the report and the metrics. */
+/* Samples, report and live report. */
 #ifndef GF_ENGINE_PROCESS_OUTPUT_H
 #define GF_ENGINE_PROCESS_OUTPUT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Takes samples, and writes the files of the report and the metrics. */
 
 /*
  * Reads which masks threads have and on which nodes pages are, and adds this sample to the report.
@@ -37,5 +39,14 @@ size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms);
 
 /* Warns if files of the options would overwrite each other. Called at the start. */
 void gf_output_check(void);
+
+/* With GPUFEED_LIVE=on, keeps the report in memory for `gpufeed top` (abi/formats.h). */
+
+/*
+ * Starts the thread "gpufeed-live", which updates the report in memory each second. Does nothing if
+ * the option is off. Prints a warning if the thread cannot be started; `gpufeed top` then shows the
+ * file of GPUFEED_REPORT. Called once, on the library's thread.
+ */
+void gf_live_start(void);
 
 #endif

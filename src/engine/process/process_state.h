@@ -1,4 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The engine's state, lock and events. */
+#ifndef GF_ENGINE_PROCESS_PROCESS_STATE_H
+#define GF_ENGINE_PROCESS_PROCESS_STATE_H
+
+#include "abi/engine_api.h"
+#include "base/atomic.h"
+#include "engine/report/report_data.h"
+#include "host/choice.h"
+#include "host/facts.h"
+#include "host/hint.h"
+#include "host/machine.h"
+
+#include <semaphore.h>
+#include <stdbool.h>
+
 /*
  * The state that several modules of the engine share. There is one struct for the process.
  *
@@ -8,20 +23,8 @@
  *   atomic, any thread: dead, placement, decision, counts, and the first part of choice;
  *   the thread that serves requests (gf_requests_serve): the rest of choice, decided_ns, machine's
  *   list of GPUs;
- *   the holder of the report lock (report_lock.h): report.
+ *   the holder of the report lock (process_state.h): report.
  */
-#ifndef GF_ENGINE_PROCESS_PROCESS_STATE_H
-#define GF_ENGINE_PROCESS_PROCESS_STATE_H
-
-#include "abi/engine_api.h"
-#include "base/atomic.h"
-#include "host/facts.h"
-#include "host/machine.h"
-#include "host/choice.h"
-#include "host/hint.h"
-#include "engine/report/report_data.h"
-
-#include <semaphore.h>
 
 /*
  * A placement: the masks and the policy that threads get. It does not change after it was
@@ -105,5 +108,36 @@ uint64_t gf_process_elapsed_ms(void);
  * NULL if memory is exhausted.
  */
 size_t gf_process_heap_ranges(struct gf_range **ret);
+
+/*
+ * The lock of gf_process.report. The library's thread may hold it during a sample, so a thread of
+ * the program waits for it only for a limited time. If the process forks while the lock is held,
+ * the lock stays locked in the child. This is harmless, because the engine does nothing in the
+ * child.
+ */
+
+/*
+ * Takes the lock. Waits up to wait_ms milliseconds; 0: does not wait. Returns false if another
+ * thread held the lock during this time.
+ */
+bool gf_report_lock(unsigned wait_ms);
+void gf_report_unlock(void);
+
+/*
+ * Records events of this process for the log and the report. The functions may be called on any
+ * thread, and take no lock.
+ */
+
+/* Writes an event to the log, and keeps it for the report. Prints nothing. */
+void gf_events_record(enum gf_report_event_kind kind, const char *text);
+
+/* Like gf_events_record, but first prints the text on standard error at GPUFEED_VERBOSE=1. */
+void gf_events_announce(enum gf_report_event_kind kind, const char *format, ...) GF_PRINTF(2, 3);
+
+/* Prints a line about a decision on standard error, and writes the decision's event to the log. */
+void gf_events_announce_decision(const struct gf_decision *decision);
+
+/* Copies all events so far into the report. */
+void gf_events_collect(struct gf_report *report);
 
 #endif

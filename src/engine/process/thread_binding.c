@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process/thread_binding.h"
 
+#include "engine/process/process_state.h"
 #include "host/mempolicy.h"
 #include "host/tasks.h"
-#include "engine/process/events.h"
-#include "engine/process/process_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
 #define GF_ENGINE_PROCESS_THREAD_BINDING_H
 
 #include "base/cpus.h"
+#include "host/bind.h"
 #include "host/facts.h"
 #include "host/locality.h"
-#include "host/bind.h"
 
 /*
  * Returns the class of a thread (program, driver or library), which the preload library has

@@ -1,28 +1,285 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches the memory of the cgroup and the host. If it may run short, the heap returns the freed
+ * memory that it keeps. Also returns what the heap may keep no longer. Runs on the library's thread.
+ */
 #include "engine/process/watch_thread.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "host/guard.h"
-#include "engine/process/gpu_time.h"
+#include "engine/process/decide.h"
 #include "engine/process/intervals.h"
-#include "engine/process/live.h"
-#include "engine/process/memory_watch.h"
-#include "engine/process/migrate.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
-#include "engine/process/report_lock.h"
-#include "engine/process/requests.h"
-#include "engine/process/transfers.h"
+#include "engine/process/transfer_link.h"
+#include "engine/transfer/copy/transfer_ops.h"
+#include "host/guard.h"
+#include "host/hint.h"
+#include "host/mempolicy.h"
+#include "host/reclaim_policy.h"
 #include "os/cpu_claim.h"
 #include "os/own_table.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+
+/*
+ * The time between two checks while the heap keeps more than the start budget. In this time, another
+ * process can allocate about 200 MiB.
+ */
+#define BUSY_NS UINT64_C(100000000)
+/* The same while it keeps less, but not little. */
+#define IDLE_NS UINT64_C(500000000)
+/*
+ * The time between two checks while the heap keeps little. Usually the heap wakes the thread before
+ * this time has passed, when it keeps more. The time limit is for a wake-up that is lost because it
+ * arrives during a check.
+ */
+#define REST_NS UINT64_C(5000000000)
+
+static struct {
+    struct gf_reclaim reclaim;
+    uint64_t next_ns;
+    _Atomic bool woken; /* the heap sets it: the next call must check */
+    /*
+     * True if the heap keeps little. The library's thread then does not wake up for checks alone.
+     */
+    bool resting;
+    /* Counted here, because the report may be locked at a reading. */
+    uint64_t readings, purges, min_headroom;
+} memory_watch = {.min_headroom = UINT64_MAX};
+
+static void read_memory_files(struct gf_reclaim_reading *ret)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    const bool on_node = placement && placement->policy && placement->node >= 0;
+
+    gf_headroom_read("", on_node ? placement->node : -1, &ret->headroom);
+    gf_pressure_read("", &ret->pressure);
+}
+
+static void report_reading(const struct gf_reclaim_reading *now, bool purged)
+{
+    struct gf_report_memory *memory = &gf_process.report.memory;
+
+    memory_watch.readings++;
+    memory_watch.purges += purged;
+    memory_watch.min_headroom = gf_min(memory_watch.min_headroom, now->headroom.bytes);
+    if (!gf_report_lock(0))
+        return;
+    memory->readings = memory_watch.readings;
+    memory->purges = memory_watch.purges;
+    memory->min_headroom = memory_watch.min_headroom;
+    memory->headroom = now->headroom;
+    memory->pressure = now->pressure;
+    gf_report_unlock();
+}
+
+/* Wakes the library's thread. The heap calls it within a call of free. */
+static void wake_up(void)
+{
+    gf_store_release(&memory_watch.woken, true);
+    sem_post(&gf_process.wake);
+}
+
+/*
+ * Checks the memory that the heap keeps. Returns when the next check is due. The heap may wake the
+ * thread earlier.
+ */
+static uint64_t check_kept(uint64_t now_ns)
+{
+    const struct gf_heap_ops *heap = gf_process.preload->heap;
+    struct gf_reclaim_reading now = {.now_ns = now_ns};
+    struct gf_heap_retained retained;
+
+    heap->purge_unused();
+    heap->retained(&retained);
+    if (retained.max_bytes < GF_RECLAIM_LITTLE) {
+        heap->watch_retained(wake_up, GF_HEADROOM_UNKNOWN);
+        heap->retained(&retained); /* the heap may have kept more before this request */
+    }
+    memory_watch.resting = retained.max_bytes < GF_RECLAIM_LITTLE;
+    if (memory_watch.resting) {
+        gf_reclaim_rest(&memory_watch.reclaim);
+        return now_ns + REST_NS;
+    }
+    now.kept = retained.max_bytes;
+    read_memory_files(&now);
+    const bool purge = gf_reclaim_feed(&memory_watch.reclaim, &now);
+    if (purge) {
+        heap->purge();
+        gf_transfer_memory_is_short();
+    }
+    report_reading(&now, purge);
+    return now_ns + (retained.max_bytes > retained.start ? BUSY_NS : IDLE_NS);
+}
+
+/* Starts the watch. Called once, before the first check. */
+static void gf_memory_watch_start(void)
+{
+    const struct gf_heap_ops *heap = gf_process.preload->heap;
+
+    if (heap->watch_retained && gf_process.preload->options->mode == gf_mode_on) {
+        struct gf_reclaim_reading now;
+        read_memory_files(&now);
+        heap->watch_retained(wake_up, now.headroom.bytes);
+        gf_hint_publish_engine(gf_process.pid);
+    } else {
+        memory_watch.next_ns = UINT64_MAX;
+    }
+}
+
+/*
+ * If a check is due, reads the counters, and purges if necessary. Returns the time
+ * at which the next check is due.
+ */
+static uint64_t gf_memory_watch_check(uint64_t now_ns)
+{
+    const uint64_t due_ns = memory_watch.next_ns - (memory_watch.resting ? BUSY_NS : 0);
+
+    if ((gf_exchange_acquire(&memory_watch.woken, false) || now_ns >= due_ns) && !gf_process_dead())
+        memory_watch.next_ns = check_kept(now_ns);
+    return memory_watch.resting ? memory_watch.next_ns + BUSY_NS : memory_watch.next_ns;
+}
+
+/* Moves the pages that the heap had before the binding to the GPU's node. */
+
+/*
+ * Pages are moved in pieces of this size. One mbind of 128 MiB made page faults of another thread
+ * wait for more than a second (bench/NOTES.md).
+ */
+#define PIECE ((size_t)2 << 20)
+#define BUDGET_NS UINT64_C(3000000000) /* largest total time in mbind */
+/*
+ * The pause after a piece is this many times as long as moving the piece, so pages are moved for a
+ * tenth of the time.
+ */
+#define REST 9
+
+static struct {
+    unsigned epoch; /* sequence number of the placement for which pages are moved */
+    struct gf_range *ranges;
+    size_t count, at;
+    size_t offset;
+    uint64_t spent_ns;
+} job;
+
+static uint64_t count_left(void)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = job.at; i < job.count; i++)
+        bytes += job.ranges[i].size;
+    return bytes - job.offset;
+}
+
+static void finish_job(struct gf_report_migration *report)
+{
+    struct gf_locality now;
+
+    report->left_bytes = count_left();
+    report->stopped = report->left_bytes > 0;
+    report->done = !report->stopped;
+    gf_locality_pages("/proc/self/numa_maps", job.ranges, job.count, &now);
+    report->after = now.heap;
+    free(job.ranges);
+    job.ranges = NULL;
+}
+
+static bool begin_job(const struct gf_placement *placement, struct gf_report_migration *report)
+{
+    struct gf_locality now;
+
+    job.epoch = placement->epoch;
+    free(job.ranges);
+    job.ranges = NULL;
+    job.at = job.offset = job.spent_ns = 0;
+    if (!placement->bound || placement->policy == GF_MPOL_DEFAULT ||
+        !gf_process.preload->heap->ranges)
+        return false;
+    job.count = gf_process_heap_ranges(&job.ranges);
+    if (!job.ranges)
+        return false;
+    gf_locality_pages("/proc/self/numa_maps", job.ranges, job.count, &now);
+    *report = (struct gf_report_migration){.wanted = true, .before = now.heap};
+    return true;
+}
+
+/*
+ * Moves the pages of a range to the GPU's node. On a machine with device memory, the placement's
+ * policy allows all nodes with CPUs, so an mbind with this policy would move no page. There, the
+ * range gets a policy that prefers the GPU's node, and after the move the placement's policy.
+ */
+static int move_range(const struct gf_placement *placement, void *start, size_t size)
+{
+    struct gf_nodes own = {0};
+
+    if (placement->node < 0 || gf_set_count(&placement->policy_nodes) <= 1)
+        return gf_mempolicy_move_range(start, size, placement->policy, &placement->policy_nodes);
+    gf_set_add(&own, (unsigned)placement->node);
+    const int moved = gf_mempolicy_move_range(start, size, GF_MPOL_PREFERRED, &own);
+    const int set =
+        gf_mempolicy_set_range(start, size, placement->policy, &placement->policy_nodes);
+    return moved ? moved : set;
+}
+
+static uint64_t move_piece(const struct gf_placement *placement, struct gf_report_migration *report)
+{
+    const struct gf_range *range = &job.ranges[job.at];
+    const size_t length = gf_min(PIECE, range->size - job.offset);
+    const uint64_t start_ns = gf_now_ns();
+    const int error = move_range(placement, (void *)(range->start + job.offset), length);
+
+    if (error) {
+        report->refused++;
+        report->error = -error;
+    }
+    report->calls++;
+    report->bytes += length;
+    job.offset += length;
+    if (job.offset >= range->size) {
+        job.offset = 0;
+        job.at++;
+    }
+    return gf_now_ns() - start_ns;
+}
+
+static void pause_for(uint64_t ns)
+{
+    const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000),
+                                  .tv_nsec = (long)(ns % 1000000000)};
+    nanosleep(&time, NULL);
+}
+
+/*
+ * Moves pages until all are moved, or until the deadline (a time of gf_now_ns). Called on the
+ * library's thread.
+ */
+static void gf_migrate_step(uint64_t deadline_ns)
+{
+    const struct gf_placement *placement = gf_process_placement();
+    struct gf_report_migration *report = &gf_process.report.migration;
+
+    if (!placement || (placement->epoch != job.epoch && !begin_job(placement, report)) ||
+        !job.ranges)
+        return;
+    while (job.at < job.count && job.spent_ns < BUDGET_NS) {
+        const uint64_t spent = move_piece(placement, report);
+        job.spent_ns += spent;
+        gf_process.report.costs.migrate_us += spent / 1000;
+        if (gf_now_ns() + spent * REST >= deadline_ns || gf_process_dead())
+            return;
+        pause_for(spent * REST);
+        gf_transfers_prepare();
+    }
+    finish_job(report);
+}
 
 #define SECOND UINT64_C(1000000000)
 #define SETTLE_NS (10 * SECOND) /* time after which a provisional choice of devices is settled */

@@ -2,8 +2,8 @@
 #include "engine/report/embedded.h"
 
 #include "base/fmt.h"
-#include "base/symbols.h"
 #include "base/path.h"
+#include "base/symbols.h"
 
 #include <link.h>
 #include <string.h>

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report.h"
 
+#include "abi/formats.h"
 #include "base/json.h"
 #include "config/option_text.h"
-#include "host/mempolicy.h"
-#include "host/verdict.h"
 #include "engine/report/report_gpu_time.h"
-#include "engine/report/report_kept.h"
 #include "engine/report/report_memory.h"
-#include "abi/formats.h"
-#include "engine/report/report_stalls.h"
 #include "engine/report/report_steps.h"
 #include "engine/report/report_transfers.h"
+#include "host/mempolicy.h"
+#include "host/verdict.h"
 
 #include <string.h>
 

@@ -1,25 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The data of the report. engine/process fills it in. The functions in this folder that write
- * report and summary only format it. Only the holder of the report lock
- * (engine/process/report_lock.h) may access it.
- */
+/* Its data (header). */
 #ifndef GF_ENGINE_REPORT_REPORT_DATA_H
 #define GF_ENGINE_REPORT_REPORT_DATA_H
 
-#include "abi/heap_api.h"
 #include "abi/engine_api.h"
+#include "abi/heap_api.h"
 #include "abi/trace_api.h"
 #include "config/options.h"
 #include "engine/gputime/sampler.h"
-#include "host/facts.h"
-#include "host/machine.h"
-#include "host/hint.h"
-#include "engine/report/decision.h"
 #include "engine/report/embedded.h"
 #include "engine/report/transfer_sums.h"
+#include "host/bind.h"
+#include "host/facts.h"
+#include "host/gpu.h"
+#include "host/hint.h"
+#include "host/locality.h"
+#include "host/machine.h"
+#include "host/memory_verdict.h"
 #include "os/headroom.h"
 #include "os/pressure.h"
+
+/* A decision about the placement, and its result. It does not change after it was published. */
+
+#define GF_DECISION_GPUS 64
+
+struct gf_decision {
+    bool observe;       /* true with GPUFEED=observe: the verdict is not carried out */
+    const char *choice; /* how the GPUs were chosen, as text */
+    bool settled;
+    unsigned rebindings; /* number of earlier decisions */
+    struct gf_gpu gpus[GF_DECISION_GPUS];
+    size_t gpu_count;
+    struct gf_facts facts; /* the facts of the process when the decision was made */
+    struct gf_verdict verdict;
+    struct gf_probe probe;
+    bool probed;
+
+    bool bound; /* true if masks were set */
+    /* The mask in force: that of the verdict or of the guard, or the start mask. */
+    struct gf_cpus cpus;
+    struct gf_bind_result bind;
+    struct gf_threads threads; /* numbers of threads, read back after the binding */
+    /* The policy in force; MPOL_DEFAULT if the kernel refused the verdict's policy. */
+    int policy;
+    int policy_error;
+};
+
+/*
+ * The data of the report. engine/process fills it in. The functions in this folder that write
+ * report and summary only format it. Only the holder of the report lock
+ * (engine/process/process_state.h) may access it.
+ */
 
 #define GF_REPORT_SAMPLES 64
 #define GF_REPORT_EVENTS 32
@@ -63,7 +94,7 @@ struct gf_report_migration {
     struct gf_pages before, after; /* the heap's pages before and after the move */
 };
 
-/* Results of the memory watch (src/engine/process/memory_watch.c). */
+/* Results of the memory watch (src/engine/process/watch_thread.c). */
 struct gf_report_memory {
     uint64_t readings; /* number of readings; 0 if there was nothing to watch */
     uint64_t purges;

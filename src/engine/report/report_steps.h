@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sections `steps` and `step_times` of the report, and the slow steps of the log. */
+/* Steps, stalls, latency. */
 #ifndef GF_ENGINE_REPORT_REPORT_STEPS_H
 #define GF_ENGINE_REPORT_REPORT_STEPS_H
 
 #include "base/json.h"
 #include "engine/report/report_data.h"
+
+/* The sections `steps` and `step_times` of the report, and the slow steps of the log. */
 
 void gf_report_steps_put(struct gf_json *json, const struct gf_report *report);
 
@@ -17,5 +19,9 @@ typedef void gf_report_steps_log_fn(const char *event, const char *fields);
  * two threads call this function at the same time, one of the calls does nothing.
  */
 void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report_steps_log_fn *log);
+
+/* Writes the report's sections "stalls", "latency" and "log". */
+
+void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report);
 
 #endif

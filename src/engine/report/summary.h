@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Writes the lines about the placement for standard error: one line when the GPU is known, and one
- * at exit.
- */
+/* Lines on standard error: placement, stalls, copies. */
 #ifndef GF_ENGINE_REPORT_SUMMARY_H
 #define GF_ENGINE_REPORT_SUMMARY_H
 
 #include "engine/report/report_data.h"
+#include "engine/report/transfer_sums.h"
+
+/*
+ * Writes the lines about the placement for standard error: one line when the GPU is known, and one
+ * at exit.
+ */
 
 /*
  * Writes the line after a decision: "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and
@@ -17,5 +20,30 @@ void gf_summary_verdict(const struct gf_decision *decision, const struct gf_opti
 
 /* Writes the line at exit: the placement as it was read back from the kernel. */
 void gf_summary_exit(const struct gf_report *report, char *buf, size_t size);
+
+/*
+ * Writes the exit summary's line about stalls, which is printed even if there was no stall. The
+ * text is empty if calls were not timed.
+ */
+void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
+
+/* Writes the line of the summary about copies and pinned memory. */
+
+/* Writes an empty text if almost nothing was copied. each_hook may be NULL. */
+void gf_summary_transfers(const struct gf_report_transfers *transfers,
+                          gf_hook_counts_each *each_hook, char *buf, size_t size);
+
+/* Waits that take less than one part in this many of the time are not mentioned. */
+#define GF_COPY_WAIT_SHARE 100u
+
+/*
+ * Writes the end of the line, which names the line of Python whose copies waited longest for their
+ * stream, and what helps. Writes an empty text if these waits take less than 1 % of the time.
+ */
+void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, size_t size);
+
+/* Writes a sentence for the log about the waits of a line in an interval, and what helps. */
+void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
+                          size_t size);
 
 #endif

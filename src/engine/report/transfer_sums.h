@@ -6,8 +6,8 @@
 #ifndef GF_ENGINE_REPORT_TRANSFER_SUMS_H
 #define GF_ENGINE_REPORT_TRANSFER_SUMS_H
 
-#include "abi/trace_api.h"
 #include "abi/engine_api.h"
+#include "abi/trace_api.h"
 #include "engine/transfer/stats.h"
 
 struct gf_report_transfers {

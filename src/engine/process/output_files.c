@@ -1,21 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/report_file.h"
+#include "engine/process/output_files.h"
 
 #include "base/atomic.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/path.h"
-#include "os/files.h"
-#include "engine/process/write_thread.h"
 #include "engine/report/report.h"
+#include "engine/report/report_metrics.h"
+#include "os/files.h"
 #include "os/permit.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
+
+/*
+ * Waits for the writing of files on short-lived threads. A file system may stall, and the library's
+ * thread must continue to watch the memory meanwhile.
+ */
+
+struct gf_write_job {
+    void (*write)(void); /* may wait, print and free; runs once at a time */
+    _Atomic bool busy;
+};
+
+#define WRITE_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
+#define WAITS 2000u                   /* of 1 ms each */
+
+/* Whether the last write has not ended. */
+static bool gf_write_job_busy(const struct gf_write_job *job)
+{
+    return gf_load_acquire(&job->busy);
+}
+
+static void *run_job(void *closure)
+{
+    struct gf_write_job *job = closure;
+
+    job->write();
+    gf_store_release(&job->busy, false);
+    return NULL;
+}
+
+static void *run_named_job(void *closure)
+{
+    prctl(PR_SET_NAME, "gpufeed-write");
+    return run_job(closure);
+}
+
+static bool start_thread(struct gf_write_job *job)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    if (pthread_attr_init(&attr) != 0)
+        return false;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, WRITE_STACK);
+    const bool started = pthread_create(&thread, &attr, run_named_job, job) == 0;
+    pthread_attr_destroy(&attr);
+    return started;
+}
+
+/*
+ * Starts a write. The job must not be busy. If no thread can be started, or the process is sealed
+ * (os/permit.h), the calling thread writes.
+ */
+static void gf_write_job_start(struct gf_write_job *job)
+{
+    gf_store_relaxed(&job->busy, true);
+    if (gf_permit_sealed() || !start_thread(job))
+        run_job(job);
+}
+
+/* Waits at most 2 s until the job is not busy. Returns false if it is still busy. */
+static bool gf_write_job_await(const struct gf_write_job *job)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+
+    for (unsigned i = 0; i < WAITS && gf_write_job_busy(job); i++)
+        nanosleep(&moment, NULL);
+    return !gf_write_job_busy(job);
+}
 
 #define SECOND UINT64_C(1000000000)
 /*
@@ -206,4 +279,81 @@ bool gf_report_file_is_due(uint64_t now)
 bool gf_report_file_is_news(const struct gf_report *report)
 {
     return activity_of(report) != file.activity;
+}
+
+static void write_metrics(void);
+
+/* While the job is busy, only the job uses the other members. */
+static struct {
+    struct gf_write_job job;
+    bool written, refused; /* refused: the last write failed, and a warning was printed */
+    const char *option;    /* the path as in GPUFEED_METRICS */
+    char path[PATH_MAX];
+    char *text;
+    size_t length;
+} metrics_file = {.job.write = write_metrics};
+
+bool gf_metrics_file_wanted(const struct gf_report *report)
+{
+    return *report->options->metrics;
+}
+
+static int expand(const struct gf_report *report, char ret[PATH_MAX])
+{
+    return gf_path_expand(report->options->metrics, report->pid, report->facts->rank.rank, ret,
+                          PATH_MAX);
+}
+
+static void warn_of_metrics(int error)
+{
+    if (error && !metrics_file.refused)
+        gf_warn("GPUFEED_METRICS: cannot write %s: %s; the metrics are lost", metrics_file.option,
+                gf_output_reason(error));
+    metrics_file.refused = error != 0;
+}
+
+static void write_metrics(void)
+{
+    const int error = gf_replace_file(metrics_file.path, metrics_file.text, metrics_file.length,
+                                      gf_output_shared);
+
+    free(metrics_file.text);
+    metrics_file.written = metrics_file.written || !error;
+    warn_of_metrics(error);
+}
+
+void gf_metrics_file_write(const struct gf_report *report)
+{
+    if (gf_write_job_busy(&metrics_file.job))
+        return;
+    metrics_file.option = report->options->metrics;
+    metrics_file.text = malloc(GF_REPORT_METRICS_BYTES);
+    metrics_file.length =
+        metrics_file.text ? gf_report_metrics(report, metrics_file.text, GF_REPORT_METRICS_BYTES)
+                          : 0;
+    const int error = metrics_file.length ? expand(report, metrics_file.path) : -ENOMEM;
+    if (!error) {
+        gf_write_job_start(&metrics_file.job);
+        return;
+    }
+    free(metrics_file.text);
+    warn_of_metrics(error);
+}
+
+void gf_metrics_file_remove(const struct gf_report *report)
+{
+    char path[PATH_MAX];
+
+    if (gf_metrics_file_wanted(report) && gf_write_job_await(&metrics_file.job) &&
+        metrics_file.written && !expand(report, path))
+        gf_remove_file(path);
+}
+
+void gf_metrics_file_check(const struct gf_report *report)
+{
+    const char *path = report->options->metrics;
+    const size_t length = strlen(path);
+
+    if (length && (length < 5 || strcmp(path + length - 5, ".prom") != 0))
+        gf_warn("GPUFEED_METRICS: %s does not end in .prom; node_exporter ignores the file", path);
 }

@@ -3,8 +3,8 @@
  * Connects engine/transfer, which serves copies and pinned memory, to the engine's state, log and
  * report.
  */
-#ifndef GF_ENGINE_PROCESS_TRANSFERS_H
-#define GF_ENGINE_PROCESS_TRANSFERS_H
+#ifndef GF_ENGINE_PROCESS_TRANSFER_LINK_H
+#define GF_ENGINE_PROCESS_TRANSFER_LINK_H
 
 #include "abi/transfer_api.h"
 #include "engine/report/transfer_sums.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_ENGINE_REPORT_SUMMARY_GPU_TIME_H
-#define GF_ENGINE_REPORT_SUMMARY_GPU_TIME_H
+/* Lines: GPU time, steps. */
+#ifndef GF_ENGINE_REPORT_SUMMARY_TIME_H
+#define GF_ENGINE_REPORT_SUMMARY_TIME_H
 
 #include "engine/gputime/sampler.h"
+#include "engine/report/report_data.h"
 
 /*
  * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
@@ -13,7 +15,9 @@
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 
-/* Returns the summary's words for a cause, for example "waiting for data". */
-const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);
+/* The line of the summary at exit that says how long steps took. */
+
+/* Writes "" if no steps were found. */
+void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/transfers.h"
+#include "engine/process/transfer_link.h"
 
-#include "base/log.h"
 #include "base/fmt.h"
-#include "host/gpu.h"
-#include "host/tasks.h"
-#include "host/locate.h"
-#include "engine/process/events.h"
+#include "base/log.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
 #include "engine/transfer/copy/transfer_ops.h"
+#include "host/gpu.h"
+#include "host/locate.h"
+#include "host/tasks.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "abi_hash.h"
+/* Begin and end of the engine. */
 #include "abi/engine_api.h"
+#include "abi_hash.h"
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
 #include "config/option_text.h"
-#include "host/gpu.h"
-#include "host/machine_load.h"
-#include "host/tasks.h"
-#include "engine/process/exit_summary.h"
-#include "engine/process/gpu_time.h"
+#include "engine/process/decide.h"
 #include "engine/process/intervals.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
-#include "engine/process/report_lock.h"
-#include "engine/process/requests.h"
 #include "engine/process/thread_binding.h"
-#include "engine/process/transfers.h"
+#include "engine/process/transfer_link.h"
 #include "engine/process/watch_thread.h"
-#include "engine/process/explain.h"
+#include "engine/report/summary.h"
+#include "engine/report/summary_time.h"
 #include "engine/transfer/copy/transfer_ops.h"
+#include "host/gpu.h"
+#include "host/machine_load.h"
+#include "host/tasks.h"
 #include "os/launch.h"
 #include "os/permit.h"
 
@@ -27,6 +26,69 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Prints each line of the text as a line of its own. */
+static void print_lines(char *text)
+{
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+        if (*line)
+            gf_info("%s", line);
+}
+
+/*
+ * Prints the summary, with the most important lines first: where the GPU's time went, then copies,
+ * stalls and the placement.
+ */
+static void print_summary(const struct gf_report *report)
+{
+    char text[2048];
+
+    gf_summary_gpu_time(&report->gpu_time, text, sizeof(text));
+    print_lines(text);
+    gf_summary_steps(report, text, sizeof(text));
+    print_lines(text);
+    gf_summary_transfers(&report->transfers, report->each_hook, text, sizeof(text));
+    gf_summary_copy_waits(&report->copy_waits, text + strlen(text), sizeof(text) - strlen(text));
+    print_lines(text);
+    gf_summary_stalls(report, text, sizeof(text));
+    print_lines(text);
+    gf_summary_exit(report, text, sizeof(text));
+    print_lines(text);
+}
+
+/*
+ * Ends the engine without a last report and summary. Called if another thread holds the report lock
+ * for too long, for example because a file system does not respond. After the call, the engine
+ * makes no query and replaces no file.
+ */
+static void gf_exit_summary_skip(void)
+{
+    const struct gf_process *p = &gf_process;
+
+    if (gf_load_relaxed(&p->choice.contexts) && *p->preload->options->report)
+        gf_warn("GPUFEED_REPORT: %s: the library's thread did not respond; the last report is lost",
+                p->preload->options->report);
+    gf_store_relaxed(&gf_process.dead, true);
+    gf_sampler_stop();
+}
+
+/*
+ * Ends the engine at a normal exit: writes the last report, and prints the summary with
+ * GPUFEED_VERBOSE=1. The caller holds the report lock.
+ */
+static void gf_exit_summary_run(void)
+{
+    struct gf_process *p = &gf_process;
+
+    gf_output_sample(true);
+    gf_store_relaxed(&p->dead, true);
+    gf_sampler_stop();
+    gf_intervals_end();
+    gf_output_report(true);
+    if (gf_log_wants(GF_LOG_INFO) && p->choice.contexts)
+        print_summary(&p->report);
+    gf_transfers_print();
+}
 
 /* Hooks call this function on any thread of the program, possibly under the loader's lock. */
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Files written on short-lived threads. */
+#ifndef GF_ENGINE_PROCESS_OUTPUT_FILES_H
+#define GF_ENGINE_PROCESS_OUTPUT_FILES_H
+
+#include "engine/report/report_data.h"
+
 /*
  * Writes the file of GPUFEED_REPORT, and decides when to write it again. The caller holds the
  * report lock, except in gf_report_file_is_due.
  */
-#ifndef GF_ENGINE_PROCESS_REPORT_FILE_H
-#define GF_ENGINE_PROCESS_REPORT_FILE_H
-
-#include "engine/report/report_data.h"
 
 /*
  * Replace the file. Print a warning if this fails, but no warning for further failures until a
@@ -26,5 +28,28 @@ bool gf_report_file_is_due(uint64_t now);
 
 /* Whether hooked calls were made, or samples of GPU time were taken, since the file was written. */
 bool gf_report_file_is_news(const struct gf_report *report);
+
+/*
+ * Writes and removes the file of GPUFEED_METRICS, which contains the process's metrics and exists
+ * while the process runs. The caller holds the report lock.
+ */
+
+/* Whether GPUFEED_METRICS names a file. */
+bool gf_metrics_file_wanted(const struct gf_report *report);
+
+/*
+ * Replaces the file as a whole, on another thread. Prints a warning at the first failure. Does
+ * nothing while the other thread still writes.
+ */
+void gf_metrics_file_write(const struct gf_report *report);
+
+/* Removes the file, if it was written. Called at a normal exit. */
+void gf_metrics_file_remove(const struct gf_report *report);
+
+/*
+ * Warns if the path does not end in .prom, because node_exporter would ignore the file. Called at
+ * the start.
+ */
+void gf_metrics_file_check(const struct gf_report *report);
 
 #endif
