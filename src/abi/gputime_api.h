@@ -12,7 +12,7 @@
 #include "abi/cuda.h"
 #include "base/base.h"
 
-#define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/hook/counters.h */
+#define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/attach/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
 #define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */
 #define GF_SUBMIT_CONTEXTS 16u
@@ -154,7 +154,7 @@ struct gf_submit_table {
      */
     _Alignas(64) _Atomic(uintptr_t) asking;
     _Atomic bool closed; /* the process ends, so no query begins */
-    /* The number of open captures (preload/hook/captures.h). */
+    /* The number of open captures (preload/attach/submissions.h). */
     _Atomic unsigned captures;
     struct gf_graph_slot graphs[GF_GRAPH_SLOTS];
     struct gf_submit_gap gaps[GF_SUBMIT_DEVICES];

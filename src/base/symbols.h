@@ -39,7 +39,7 @@ bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret
 bool gf_symbol_holder(const void *address, struct gf_symbol *ret);
 
 /*
- * Finds other copies of the library in this process (src/preload/hook/originals/duplicate_load.h).
+ * Finds other copies of the library in this process (src/preload/attach/originals.h).
  * The functions only read symbol tables. They may be called on any thread, before main and under
  * the loader's lock.
  */

@@ -22,7 +22,7 @@ rm -rf build-fuzz/objects build-fuzz/parsers.a
 mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include/cli/report/files
 python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/cli/report/files/page.h
 for source in src/base/*.c src/base/*.c src/config/*.c src/os/*.c src/cli/common/*.c src/cli/report/*.c src/cli/report/*/*.c src/cli/run/exec_target.c \
-    src/host/hint.c src/preload/trace/unwind/dwarf*.c; do
+    src/host/hint.c src/preload/trace/dwarf*.c; do
     [[ $source == src/config/generate* ]] && continue
     clang "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "build-fuzz/objects/${source//\//-}.o"
 done

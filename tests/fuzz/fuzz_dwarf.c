@@ -7,7 +7,7 @@
  */
 #include "fuzz.h"
 
-#include "preload/trace/unwind/dwarf.h"
+#include "preload/trace/dwarf.h"
 
 #include <sys/mman.h>
 

@@ -59,6 +59,9 @@ PERMITTED = {
     "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},
     "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
     "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
+    "src/preload/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
+    "src/preload/attach/counters.c": {"pages": OWN},
+    "src/preload/attach/driver.c": {"descriptors": "pins the driver within cuInit", "pages": OWN},
     "src/preload/heap/callouts/big_map.c": {
         "pages": "new mappings, growth in place and flags take none away; monitored_call.c announces the rest",
     },
@@ -67,12 +70,9 @@ PERMITTED = {
     "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},
     "src/preload/heap/pages/huge.c": {"pages": "advises huge pages; takes none away"},
     "src/preload/heap/pages/mappings.c": {"pages": "advises; takes none away"},
-    "src/preload/hook/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
-    "src/preload/hook/counters.c": {"pages": OWN},
-    "src/preload/hook/libc/on_unmap.c": {"pages": "the program's own munmap"},
-    "src/preload/hook/originals/driver.c": {"descriptors": "pins the driver within cuInit", "pages": OWN},
+    "src/preload/hook/on_process.c": {"pages": "the program's own munmap"},
     "src/preload/malloc/libc_names.c": {"pages": "makes libc's table of calls writable for a moment"},
-    "src/preload/trace/fork_mark.c": {"pages": OWN},
+    "src/preload/trace/journal.c": {"pages": OWN},
 }
 
 

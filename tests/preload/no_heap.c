@@ -10,14 +10,12 @@
 #include "preload/malloc/start.h"
 #include "preload/trace/copy_waits.h"
 #include "preload/trace/journal.h"
-#include "preload/trace/messages.h"
 #include "preload/trace/run_root.h"
-#include "preload/trace/python/python.h"
+#include "preload/trace/python.h"
 #include "preload/trace/stall.h"
-#include "preload/trace/stall_count.h"
+#include "preload/trace/cause.h"
 #include "preload/trace/step.h"
 #include "preload/trace/step_times.h"
-#include "preload/trace/step_log.h"
 
 enum gf_heap_mode gf_mode_now = gf_heap_mode_passthrough;
 

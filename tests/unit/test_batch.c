@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "preload/hook/cuda/batch.h"
+#include "preload/hook/copy_shapes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/fmt.h"
 #include "preload/trace/copy_waits.h"
-#include "preload/trace/python/python.h"
+#include "preload/trace/python.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "preload/hook/counters.h"
+#include "preload/attach/counters.h"
 
 #include <errno.h>
 #include <pthread.h>

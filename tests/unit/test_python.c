@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "preload/trace/python/python.h"
-#include "preload/trace/unwind/unwind.h"
+#include "preload/trace/python.h"
+#include "preload/trace/unwind.h"
 
 #include <dlfcn.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The sampler's queries: engine/gputime/questions.c, on a driver that answers what a test wants, and
- * the hooks' waits for them: preload/hook/submissions.c.
+ * the hooks' waits for them: preload/attach/submissions.c.
  */
 #include "unit.h"
 
@@ -11,8 +11,7 @@
 
 #include "base/atomic.h"
 #include "engine/gputime/questions.h"
-#include "preload/hook/captures.h"
-#include "preload/hook/submissions.h"
+#include "preload/attach/submissions.h"
 
 #define table gf_submissions
 static CUresult answer;

@@ -5,7 +5,7 @@
 #include "preload/heap/timing/slowpath.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
-#include "preload/trace/stall_count.h"
+#include "preload/trace/cause.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -5,7 +5,6 @@
 #include "base/fmt.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/step.h"
-#include "preload/trace/step_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

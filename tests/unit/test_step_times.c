@@ -2,7 +2,6 @@
 /* Durations of steps, from marks or from events that repeat. */
 #include "unit.h"
 
-#include "preload/trace/step_series.h"
 #include "preload/trace/step_times.h"
 
 #include <pthread.h>

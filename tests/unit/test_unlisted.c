@@ -4,9 +4,8 @@
 
 #include <pthread.h>
 
-#include "preload/hook/cuda/submit.h"
-#include "preload/hook/submissions.h"
-#include "preload/hook/unlisted.h"
+#include "preload/hook/driver_call.h"
+#include "preload/attach/submissions.h"
 
 static const CUstream one = (CUstream)(uintptr_t)0x1000;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "preload/trace/unwind/unwind.h"
+#include "preload/trace/unwind.h"
 
 #include <execinfo.h>
 #include <string.h>

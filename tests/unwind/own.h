@@ -3,7 +3,7 @@
 #ifndef GF_TESTS_UNWIND_OWN_H
 #define GF_TESTS_UNWIND_OWN_H
 
-#include "preload/trace/unwind/dwarf.h"
-#include "preload/trace/unwind/unwind.h"
+#include "preload/trace/dwarf.h"
+#include "preload/trace/unwind.h"
 
 #endif

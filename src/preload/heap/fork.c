@@ -28,7 +28,7 @@ static struct {
 
 /*
  * How this thread's fork keeps other threads out of the heap. A process with one thread never
- * writes this variable. The heap's handlers are registered first (on_fork.c), so they run last
+ * writes this variable. The heap's handlers are registered first (on_process.c), so they run last
  * before a fork, and first after it. So no fork handler of the program runs while `held` has
  * another value than held_none.
  */
@@ -186,7 +186,7 @@ int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child
 
 /*
  * libc exports this function, but no header declares it. The calls below reach our hook in
- * on_fork.c, which passes them to libc.
+ * on_process.c, which passes them to libc.
  */
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *object);

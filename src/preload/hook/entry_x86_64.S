@@ -2,7 +2,7 @@
 /*
  * See entry.h. At the jump, the argument registers and the stack pointer are the same as at entry.
  */
-#include "preload/hook/entry/entry.h"
+#include "preload/hook/entry.h"
 
     .text
 

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The hook of pthread_attr_setstacksize adds to the size (preload/hook/libc/on_stack_size.c). */
+/* The hook of pthread_attr_setstacksize adds to the size (preload/hook/on_thread.c). */
 static GF_COLD void enlarge(void)
 {
     pthread_attr_t attr;

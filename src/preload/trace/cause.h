@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the cause of a slow call from measurements. A pure function. */
+/* The cause of a slow call; counts by cause. */
 #ifndef GF_PRELOAD_TRACE_CAUSE_H
 #define GF_PRELOAD_TRACE_CAUSE_H
 
 #include "abi/trace_api.h"
 #include "os/pressure.h"
 #include "preload/heap/timing/slowpath.h"
+
+/* Finds the cause of a slow call from measurements. A pure function. */
 
 /*
  * Kinds of driver calls. The cause of a wait is determined only if the GPU was idle when the wait
@@ -40,5 +42,23 @@ struct gf_finding {
 };
 
 void gf_cause_find(const struct gf_evidence *evidence, struct gf_finding *ret);
+
+/*
+ * How many stalls had each cause, and how long they took. No function here allocates. The functions
+ * may be called on any thread.
+ */
+
+/* Children that are forked from now on add to this process's counts. */
+void gf_stall_count_share(void);
+
+void gf_stall_count_add(enum gf_cause cause, uint64_t us);
+/*
+ * Moves a stall of `us` microseconds from the counts of the cause `from` to those of the cause
+ * `to`.
+ */
+void gf_stall_count_move(enum gf_cause from, enum gf_cause to, uint64_t us);
+
+/* Returns the stalls until now by cause, of this process and of children that share the counts. */
+void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
 
 #endif

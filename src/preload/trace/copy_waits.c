@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/path.h"
-#include "preload/trace/python/python.h"
+#include "preload/trace/python.h"
 
 #include <sched.h>
 #include <string.h>

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Distinguishes a forked child, whose memory is a copy, from a child of vfork, which shares the
+ * memory with the parent's running threads. The kernel wipes the mark (one word) in a copy.
+ */
 #include "preload/trace/journal.h"
 
 #include "base/atomic.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/log.h"
@@ -9,11 +14,9 @@
 #include "os/launch.h"
 #include "os/own_table.h"
 #include "os/permit.h"
-#include "preload/trace/fork_mark.h"
+#include "preload/trace/cause.h"
 #include "preload/trace/log_file.h"
-#include "preload/trace/log_header.h"
 #include "preload/trace/pause_detect.h"
-#include "preload/trace/stall_count.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -21,6 +24,49 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define BYTES 4096UL /* the kernel rounds the size up to a page */
+
+static _Atomic unsigned *_Atomic wiped_mark; /* NULL if the kernel cannot wipe pages on fork */
+
+static void map_mark(void)
+{
+    void *page = (void *)syscall(SYS_mmap, NULL, BYTES, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+
+    if (page == MAP_FAILED)
+        return;
+    if (syscall(SYS_madvise, page, BYTES, MADV_WIPEONFORK) == 0)
+        gf_store_release(&wiped_mark, page);
+    else
+        syscall(SYS_munmap, page, BYTES);
+}
+
+/*
+ * Sets the mark. The first call maps it with MADV_WIPEONFORK, which needs Linux 4.14. Keeps errno.
+ */
+static void gf_fork_mark_set(void)
+{
+    const int error = errno;
+
+    if (!gf_load_acquire(&wiped_mark))
+        map_mark();
+    _Atomic unsigned *word = gf_load_acquire(&wiped_mark);
+    if (word)
+        gf_store_release(word, 1);
+    errno = error;
+}
+
+/*
+ * Whether this memory was copied by a fork after the mark was set. True if the kernel cannot wipe
+ * pages.
+ */
+static bool gf_fork_mark_copied(void)
+{
+    const _Atomic unsigned *word = gf_load_acquire(&wiped_mark);
+
+    return !word || gf_load_acquire(word) == 0;
+}
 
 #define LATE_NS UINT64_C(100000000)
 #define SHARED_LINES 64

@@ -10,10 +10,10 @@
 #ifndef GF_PRELOAD_TRACE_LINE_SLOTS_H
 #define GF_PRELOAD_TRACE_LINE_SLOTS_H
 
-#include "preload/trace/cause.h"
 #include "base/json.h"
-#include "preload/trace/python/python.h"
-#include "preload/trace/unwind/unwind.h"
+#include "preload/trace/cause.h"
+#include "preload/trace/python.h"
+#include "preload/trace/unwind.h"
 
 #include <sys/types.h>
 

@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/trace/log_file.h"
 
+#include "abi/formats.h"
 #include "base/atomic.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/path.h"
+#include "os/cgroup.h"
 #include "os/own_table.h"
 #include "os/permit.h"
+#include "preload/heap/timing/slowpath.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 static char path[PATH_MAX];
 static const char *pattern;
-static int rank;
+static int process_rank;
 /* Id of the process to which `path` belongs; 0 while a thread changes `path`. */
 static _Atomic pid_t path_of;
 static _Atomic bool is_open;
@@ -21,7 +29,7 @@ static _Atomic bool is_open;
 void gf_log_file_follow(pid_t pid)
 {
     gf_store_relaxed(&path_of, 0);
-    const int error = gf_path_expand(pattern, pid, rank, path, sizeof(path));
+    const int error = gf_path_expand(pattern, pid, process_rank, path, sizeof(path));
     if (error)
         gf_warn("GPUFEED_LOG=%.80s...: the path is too long; no events are logged", pattern);
     gf_store_release(&is_open, error == 0);
@@ -31,7 +39,7 @@ void gf_log_file_follow(pid_t pid)
 void gf_log_file_open(const char *path_pattern, int own_rank, pid_t pid)
 {
     pattern = path_pattern;
-    rank = own_rank;
+    process_rank = own_rank;
     gf_log_file_follow(pid);
 }
 
@@ -65,7 +73,7 @@ static ssize_t append_to(const char *file, const struct append *append)
 static GF_COLD ssize_t append_for_child(const struct append *append)
 {
     char other[PATH_MAX];
-    const int error = gf_path_expand(pattern, append->pid, rank, other, sizeof(other));
+    const int error = gf_path_expand(pattern, append->pid, process_rank, other, sizeof(other));
     return error ? error : append_to(other, append);
 }
 
@@ -86,4 +94,48 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
     if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())
         open_and_append(&append);
     return append.written;
+}
+
+const char *gf_log_header_program(void)
+{
+    static char program[512];
+    char read[sizeof(program)];
+
+    if (!*program) {
+        const ssize_t length =
+            syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", read, sizeof(read) - 1);
+        memcpy(program, read, (size_t)gf_max(length, 0)); /* every thread stores the same bytes */
+    }
+    return program;
+}
+
+static void put_job(struct gf_json *json, char *const *envp)
+{
+    const char *const *names = gf_launch_job_variables;
+
+    gf_json_begin(json, "job", '{');
+    for (size_t i = 0; names[i]; i++) {
+        const char *value = gf_launch_variable(envp, names[i]);
+        if (value && strlen(value) < 256)
+            gf_json_text(json, names[i], value);
+    }
+    gf_json_end(json, '}');
+}
+
+void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
+                       const char *version)
+{
+    struct utsname host;
+    char container[GF_CONTAINER_ID];
+
+    gf_json_int(json, "schema", GF_LOG_SCHEMA);
+    gf_json_text(json, "version", version);
+    gf_json_text(json, "program", gf_log_header_program());
+    gf_json_int(json, "ppid", getppid());
+    gf_json_int(json, "rank", rank->rank);
+    gf_json_int(json, "local_rank", rank->local_rank);
+    gf_json_text(json, "host", uname(&host) == 0 ? host.nodename : NULL);
+    gf_json_text(json, "container", gf_container_id(container) ? container : NULL);
+    put_job(json, envp);
+    gf_json_size(json, "stall_us", gf_slowpath_threshold() / 1000);
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The file of the event log. The pattern in GPUFEED_LOG determines each process's path. Each write
- * opens the file, in a descriptor table that the program cannot see (os/own_table.h).
- */
+/* The log's file and first line. */
 #ifndef GF_PRELOAD_TRACE_LOG_FILE_H
 #define GF_PRELOAD_TRACE_LOG_FILE_H
 
 #include "base/base.h"
+#include "base/json.h"
+#include "os/launch.h"
 
 #include <sys/types.h>
+
+/*
+ * The file of the event log. The pattern in GPUFEED_LOG determines each process's path. Each write
+ * opens the file, in a descriptor table that the program cannot see (os/own_table.h).
+ */
 
 /* Called once. The pattern must stay valid for the life of the process. rank: -1 if unknown. */
 void gf_log_file_open(const char *pattern, int rank, pid_t pid);
@@ -27,5 +31,14 @@ const char *gf_log_file_path(void);
  */
 ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
                            size_t second_length);
+
+/* The first line of a process's log, which describes the process. */
+
+/* Adds the header's fields. Allocates nothing. envp: the process's environment at its start. */
+void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
+                       const char *version);
+
+/* Returns the program's path, as the header contains it. May be called on any thread. */
+const char *gf_log_header_program(void);
 
 #endif

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The process that run started; message starts. */
+#ifndef GF_PRELOAD_TRACE_RUN_ROOT_H
+#define GF_PRELOAD_TRACE_RUN_ROOT_H
+
+#include "base/base.h"
+
+/* The start of messages on standard error, in a process that may print. */
+
+/*
+ * Sets the level that GPUFEED_VERBOSE names, the file that was standard error at the start, and the
+ * rank, which each line contains if there are several.
+ */
+void gf_messages_start(void);
+
 /*
  * The process that `gpufeed run` started. If it exits with status 0, neither it nor a forked child
  * used a GPU, it started no other program, and no large child of it has ended, then it prints a line
  * about that. Every other process, and so each process under a bare preload, prints nothing. May be
  * called on any thread; no function allocates.
  */
-#ifndef GF_PRELOAD_TRACE_RUN_ROOT_H
-#define GF_PRELOAD_TRACE_RUN_ROOT_H
-
-#include "base/base.h"
 
 /*
  * Called once, at the heap's start, if this process is the one that `gpufeed run` started. Takes

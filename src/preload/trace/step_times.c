@@ -3,11 +3,211 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "preload/trace/step_series.h"
 
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
+
+#define PARTS GF_STEP_PARTS
+#define BUCKETS GF_STEP_BUCKETS
+#define LEAST_STEPS 10u
+/* Events of one step may repeat within a short time; the step is the longer interval. */
+#define SAME_STEP 4u
+#define OLD_NS UINT64_C(2000000000)
+#define OLD_INTERVALS 4u /* a series may end after this many mean intervals without an event */
+#define OLD_SHARE 4u     /* and after this part of its span */
+
+static unsigned bucket_of(uint64_t ns)
+{
+    if (ns < UINT64_C(1) << GF_STEP_FIRST_POWER)
+        return 0;
+    const unsigned power = 63 - (unsigned)__builtin_clzll(ns);
+    const unsigned part = (unsigned)(ns >> (power - 4) & (PARTS - 1));
+    return gf_min((power - GF_STEP_FIRST_POWER) * PARTS + part, BUCKETS - 1u);
+}
+
+/* The middle of a bucket. */
+static uint64_t bucket_ns(unsigned bucket)
+{
+    const unsigned power = GF_STEP_FIRST_POWER + bucket / PARTS;
+    return (UINT64_C(1) << power) +
+           (2 * (uint64_t)(bucket % PARTS) + 1) * (UINT64_C(1) << (power - 5));
+}
+
+static void add_engine_facts(struct gf_step_facts *to, const struct gf_step_facts *sums)
+{
+    for (unsigned i = GF_CAUSE_COUNT; i < GF_STEP_FACTS; i++)
+        to->value[i] += sums->value[i];
+}
+
+/* Returns the place of an interval of this length in `longest`; GF_STEPS_LONGEST if it is short. */
+static unsigned place_of(struct gf_step_series *series, uint64_t ns)
+{
+    unsigned at = GF_STEPS_LONGEST;
+
+    while (at && series->longest[at - 1].ns < ns)
+        at--;
+    return at;
+}
+
+static void keep_longest(struct gf_step_series *series, uint64_t start_ns, uint64_t ns,
+                         const struct gf_step_facts *rise)
+{
+    const unsigned at = place_of(series, ns);
+
+    if (at == GF_STEPS_LONGEST)
+        return;
+    for (unsigned i = GF_STEPS_LONGEST - 1; i > at; i--)
+        series->longest[i] = series->longest[i - 1];
+    series->longest[at] = (struct gf_slow_step){.start_ns = start_ns, .ns = ns, .facts = *rise};
+    for (unsigned i = GF_CAUSE_COUNT; i < GF_STEP_FACTS; i++)
+        series->longest[at].facts.value[i] = -series->before.value[i];
+}
+
+static void add_interval(struct gf_step_series *series, uint64_t now,
+                         const struct gf_step_facts *sums)
+{
+    const uint64_t ns = now - series->last_ns;
+    struct gf_step_facts rise;
+
+    for (unsigned i = 0; i < GF_STEP_FACTS; i++) {
+        rise.value[i] = sums->value[i] - series->before.value[i];
+        series->all.value[i] += rise.value[i];
+    }
+    series->bucket[bucket_of(ns)]++;
+    series->count++;
+    keep_longest(series, series->last_ns, ns, &rise);
+}
+
+void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known,
+                        const struct gf_step_facts *sums)
+{
+    if (!series->first_ns)
+        series->first_ns = now;
+    if (series->last_ns && now > series->last_ns && known)
+        add_interval(series, now, sums);
+    series->last_ns = now;
+    series->before = *sums;
+}
+
+void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
+                           const struct gf_step_facts *sums)
+{
+    for (unsigned i = 0; i < GF_STEPS_LONGEST; i++) {
+        struct gf_slow_step *step = &series->longest[i];
+        if (step->settled || !step->ns || step->start_ns + step->ns > now)
+            continue;
+        add_engine_facts(&step->facts, sums);
+        step->settled = true;
+    }
+}
+
+uint64_t gf_step_series_span(const struct gf_step_series *series)
+{
+    return series->last_ns - series->first_ns;
+}
+
+bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now)
+{
+    const uint64_t span = gf_step_series_span(series);
+    const uint64_t mean = span / gf_max(series->count, UINT64_C(1));
+
+    return now >= series->last_ns + gf_max(OLD_NS, gf_max(OLD_INTERVALS * mean, span / OLD_SHARE));
+}
+
+/* The bucket in which the intervals from `first` on reach this many. */
+static unsigned bucket_at(const struct gf_step_series *series, unsigned first, uint64_t wanted)
+{
+    uint64_t seen = 0;
+
+    for (unsigned i = first; i < BUCKETS; i++)
+        if ((seen += series->bucket[i]) >= wanted && seen)
+            return i;
+    return BUCKETS - 1;
+}
+
+/*
+ * The first bucket whose intervals are steps. Half of the time lies in intervals of at least a
+ * certain length. Much shorter ones lie between events of the same step.
+ */
+static unsigned first_bucket(const struct gf_step_series *series)
+{
+    uint64_t total = 0, seen = 0;
+    unsigned i = BUCKETS;
+
+    if (series->source == gf_step_marks)
+        return 0;
+    for (unsigned j = 0; j < BUCKETS; j++)
+        total += series->bucket[j] * bucket_ns(j);
+    while (i > 1 && 2 * seen < total) {
+        i--;
+        seen += series->bucket[i] * bucket_ns(i);
+    }
+    return bucket_of(bucket_ns(i) / SAME_STEP);
+}
+
+static uint64_t percentile(const struct gf_step_series *series, unsigned first, uint64_t wanted,
+                           const struct gf_step_times *times)
+{
+    return gf_min(bucket_ns(bucket_at(series, first, wanted)), times->max_ns);
+}
+
+/* A step has a typical share of what the longest steps leave of all facts. */
+static void read_facts(const struct gf_step_series *series, const struct gf_step_facts *sums,
+                       struct gf_step_times *ret)
+{
+    uint64_t others = ret->steps;
+
+    ret->typical = series->all;
+    for (unsigned i = 0; i < GF_STEPS_LONGEST && 2 * series->longest[i].ns > 3 * ret->p50_ns; i++) {
+        struct gf_slow_step *slow = &ret->slow[i];
+        *slow = series->longest[i];
+        if (!slow->settled)
+            add_engine_facts(&slow->facts, sums);
+        for (unsigned k = 0; k < GF_STEP_FACTS; k++)
+            ret->typical.value[k] -= gf_min(slow->facts.value[k], ret->typical.value[k]);
+        others -= others > 1;
+    }
+    for (unsigned k = 0; k < GF_STEP_FACTS; k++)
+        ret->typical.value[k] /= gf_max(others, UINT64_C(1));
+}
+
+static void read_durations(const struct gf_step_series *series, unsigned first,
+                           struct gf_step_times *ret)
+{
+    for (unsigned i = first; i < BUCKETS; i++) {
+        ret->steps += series->bucket[i];
+        ret->total_ns += series->bucket[i] * bucket_ns(i);
+    }
+    ret->p50_ns = percentile(series, first, (ret->steps + 1) / 2, ret);
+    ret->p99_ns = percentile(series, first, (ret->steps * 99 + 99) / 100, ret);
+    for (unsigned i = first; i < BUCKETS; i++)
+        if (2 * bucket_ns(i) > 3 * ret->p50_ns)
+            ret->slow_steps += series->bucket[i];
+}
+
+/* Whether the middle half of the durations differs by less than 30 % of the median. */
+static bool is_even(const struct gf_step_series *series, unsigned first,
+                    const struct gf_step_times *times)
+{
+    const uint64_t low = bucket_ns(bucket_at(series, first, (times->steps + 3) / 4)),
+                   high = bucket_ns(bucket_at(series, first, (3 * times->steps + 3) / 4));
+    return (high - low) * 10 < 3 * times->p50_ns;
+}
+
+bool gf_step_series_read(const struct gf_step_series *series, const struct gf_step_facts *sums,
+                         struct gf_step_times *ret)
+{
+    const unsigned first = first_bucket(series);
+
+    *ret = (struct gf_step_times){.source = series->source, .max_ns = series->longest[0].ns};
+    read_durations(series, first, ret);
+    read_facts(series, sums, ret);
+    if (series->source == gf_step_marks)
+        return ret->steps > 0;
+    ret->bytes = series->source == gf_step_copies ? series->key : 0;
+    return ret->steps >= LEAST_STEPS && is_even(series, first, ret);
+}
 
 #define SERIES 16u
 #define LEAST_SHARE 4u             /* a series must span this part of the time of all series */

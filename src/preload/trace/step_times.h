@@ -1,13 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Durations of steps. */
+#ifndef GF_PRELOAD_TRACE_STEP_TIMES_H
+#define GF_PRELOAD_TRACE_STEP_TIMES_H
+
+#include "abi/trace_api.h"
+
+/*
+ * A series of equal events: their intervals as a histogram, and the longest intervals. The
+ * functions allocate nothing. The caller must hold a lock.
+ */
+
+#define GF_STEP_PARTS 16u /* buckets for each power of two */
+#define GF_STEP_FIRST_POWER 14u
+#define GF_STEP_POWERS 28u /* from 16 us to an hour */
+#define GF_STEP_BUCKETS (GF_STEP_PARTS * GF_STEP_POWERS)
+
+struct gf_step_series {
+    enum gf_step_source source; /* gf_step_none: free */
+    uint64_t key;               /* the copy's size, or the address of the function's name */
+    uint64_t first_ns, last_ns; /* last_ns 0: no step is open */
+    uint64_t count;             /* intervals in the histogram */
+    uint32_t bucket[GF_STEP_BUCKETS];
+    struct gf_step_facts before; /* the sums at the last event */
+    struct gf_step_facts all;    /* the facts of all intervals in the histogram */
+    /*
+     * Longest first. Until a step is settled, the negated sums before the step stand in place of
+     * the engine's facts.
+     */
+    struct gf_slow_step longest[GF_STEPS_LONGEST];
+};
+
+/*
+ * Adds an event. known: no event was lost since the last one. Otherwise the interval before this
+ * event is not counted, because it would look like a slow step. sums: the facts until now.
+ */
+void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known,
+                        const struct gf_step_facts *sums);
+/* Adds the engine's facts to the long steps that ended before `now`, the time of these sums. */
+void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
+                           const struct gf_step_facts *sums);
+/* The time from the first event to the last one. */
+uint64_t gf_step_series_span(const struct gf_step_series *series);
+/*
+ * Whether the events have ended, as those of a model's parameters do after the start. A pause of the
+ * program, such as an evaluation, does not end a series that lasted four times as long.
+ */
+bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now);
+/*
+ * Fills in *ret, except has_facts. False if the intervals are too few or too uneven to be steps.
+ */
+bool gf_step_series_read(const struct gf_step_series *series, const struct gf_step_facts *sums,
+                         struct gf_step_times *ret);
+
 /*
  * The durations of steps. Without marks, a step is the period of a repeated event: a copy of one
  * size to the GPU, a launch of one graph, or a wait for the GPU by one function. Any thread; no function allocates or
  * waits. If two threads record an event at the same time, one event may be lost.
  */
-#ifndef GF_PRELOAD_TRACE_STEP_TIMES_H
-#define GF_PRELOAD_TRACE_STEP_TIMES_H
-
-#include "abi/trace_api.h"
 
 /* Records a mark. ends: a step ends; begins: a step begins. */
 void gf_step_times_mark(uint64_t now, bool ends, bool begins);

@@ -4,8 +4,8 @@
  * does the same as a stall: it reads the thread's Python frames and native stack, whatever the
  * interpreter is doing. CAPTURE_EVERY is the number of calls between two captures.
  */
-#include "preload/trace/python/python.h"
-#include "preload/trace/unwind/unwind.h"
+#include "preload/trace/python.h"
+#include "preload/trace/unwind.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/hook/driver_call.h"
+
+#include "preload/attach/attach.h"
+
+#include <errno.h>
+
+static CUcontext current_context(const struct gf_cuda *cuda)
+{
+    CUcontext context = NULL;
+    return cuda->cuCtxGetCurrent && cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context
+                                                                                    : NULL;
+}
+
+static int current_device(const struct gf_cuda *cuda)
+{
+    CUdevice device;
+    return cuda->cuCtxGetDevice && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+/*
+ * Whether the stream is known not to be captured. The hooks do not see captures that begin through
+ * functions that they do not know, and most queries would invalidate such a capture.
+ */
+static bool is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
+{
+    CUstreamCaptureStatus status;
+    return cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/*
+ * Reads facts about a stream. Returns false while a capture is open, because then no stream may be
+ * queried. Also returns false for streams of green contexts and of contexts that are not current.
+ * The library would not know the device of such a context, or when the context ends.
+ */
+static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
+{
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUcontext context = NULL;
+    unsigned flags = 0;
+
+    if (gf_load_relaxed(&gf_submissions.captures) || !cuda->cuStreamGetCtx ||
+        cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS || !context ||
+        context != current_context(cuda) || !is_uncaptured(cuda, stream))
+        return false;
+    ret->context = context;
+    ret->device = current_device(cuda);
+    ret->blocking = cuda->cuStreamGetFlags &&
+                    cuda->cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
+                    !(flags & CU_STREAM_NON_BLOCKING);
+    return ret->device >= 0;
+}
+
+static bool read_no_facts(CUstream stream, struct gf_stream_facts *ret)
+{
+    (void)stream;
+    (void)ret;
+    return false;
+}
+
+/*
+ * Remembers that the stream cannot be listed. A capture prevents that only until it ends, so the
+ * stream is then tried again at each launch, which needs no call of the driver.
+ */
+static void remember_unlisted(CUstream stream, unsigned epoch)
+{
+    if (gf_load_relaxed(&gf_submissions.captures))
+        return;
+    const int device = current_device(gf_driver_functions());
+    if (device >= 0)
+        gf_unlisted_add(stream, epoch, device);
+}
+
+_Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_stream)
+{
+    static _Atomic unsigned no_gap = ~0U; /* the record of work of a launch that ends no gap */
+    const int error = errno;
+    const unsigned epoch = gf_load_acquire(&gf_submissions_epoch);
+    const struct gf_unlisted *unlisted = gf_unlisted_find(stream, epoch);
+    struct gf_stream_slot *slot =
+        gf_submissions_list(stream, unlisted ? read_no_facts : read_facts);
+
+    if (!slot && !unlisted)
+        remember_unlisted(stream, epoch);
+    errno = error;
+    if (slot) {
+        *ret_stream = gf_submissions_stream_of(slot, stream);
+        return &slot->work;
+    }
+    gf_count_add(set, &gf_submissions.submitters[set - 1].unlisted, 1);
+    return unlisted && !gf_submissions_has_gap(unlisted->device) ? &no_gap
+                                                                 : &gf_submissions_elsewhere;
+}
+
+/*
+ * Notifies the engine that a context was listed. The sampler starts when the first context gets
+ * work.
+ */
+static void notify_listed(void)
+{
+    struct gf_engine_call call;
+    if (!gf_engine_call_begin(&call))
+        return;
+    if (call.engine->work_seen)
+        call.engine->work_seen();
+    gf_engine_call_end(&call);
+}
+
+void gf_submit_first(const struct gf_submission *submission)
+{
+    const int error = errno;
+    const struct gf_cuda *cuda = gf_driver_functions();
+    const CUcontext context = current_context(cuda);
+    const int device = context ? current_device(cuda) : -1;
+
+    if (context) {
+        if (gf_submissions_list_context(context, device))
+            notify_listed();
+        gf_submissions_end_gap(device);
+    }
+    /*
+     * Work of unlisted streams is not recorded. The sampler would never clear such a record, so the
+     * record would hide the end of the next gap.
+     */
+    if (submission->stream_work != &gf_submissions_elsewhere)
+        atomic_fetch_or(submission->stream_work, submission->work);
+    errno = error;
+}
+
+void gf_submit_await(CUstream stream)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return;
+    if (transfer->await_hold)
+        transfer->await_hold(stream);
+    gf_engine_call_end(&call);
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies, batches, fills. */
+#include "preload/attach/attach.h"
+#include "preload/hook/copy_offload.h"
+#include "preload/hook/copy_shapes.h"
+#include "preload/hook/driver_call.h"
+
+/*
+ * The hooks of linear copies between host and device. Large copies are offered to the engine, which
+ * keeps the driver's semantics. Small copies, and copies that the engine declines, go to the driver
+ * with the caller's arguments.
+ *
+ * The macro COPY creates the names gf_on_<symbol>. So if you search for the name of a driver
+ * function, you find it in the list at the end of the file.
+ */
+
+/*
+ * Defines the hook of `symbol` from its parameters, the arguments for the driver, and the values of
+ * the members of gf_copy_call.
+ */
+#define COPY(symbol, run, parameters, arguments, ...)                                              \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        struct gf_copy_offload offload;                                                            \
+        const struct gf_copy_call call = {__VA_ARGS__};                                            \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return run(symbol, call,                                                                   \
+                   gf_copy_offload(&offload, gf_hook_##symbol, &call, true)                        \
+                       ? offload.result                                                            \
+                       : gf_copy_offload_end(&offload, real arguments));                           \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define COPY_ANY(symbol, null_stream)                                                              \
+    COPY(symbol, GF_RUN_BLOCKING, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),            \
+         (dst, src, ByteCount), gf_copy_any, false, dst, src, ByteCount, null_stream)
+
+#define COPY_ANY_ASYNC(symbol, null_stream)                                                        \
+    COPY(symbol, GF_RUN_ASYNC,                                                                     \
+         (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),                   \
+         (dst, src, ByteCount, hStream), gf_copy_any, true, dst, src, ByteCount,                   \
+         hStream ? hStream : null_stream)
+
+#define COPY_H2D(symbol, null_stream)                                                              \
+    COPY(symbol, GF_RUN_BLOCKING, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),  \
+         (dstDevice, srcHost, ByteCount), gf_copy_h2d, false, dstDevice, (uintptr_t)srcHost,       \
+         ByteCount, null_stream)
+
+#define COPY_H2D_ASYNC(symbol, null_stream)                                                        \
+    COPY(symbol, GF_RUN_ASYNC,                                                                     \
+         (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),         \
+         (dstDevice, srcHost, ByteCount, hStream), gf_copy_h2d, true, dstDevice,                   \
+         (uintptr_t)srcHost, ByteCount, hStream ? hStream : null_stream)
+
+#define COPY_D2H(symbol, null_stream)                                                              \
+    COPY(symbol, GF_RUN_BLOCKING, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),        \
+         (dstHost, srcDevice, ByteCount), gf_copy_d2h, false, (uintptr_t)dstHost, srcDevice,       \
+         ByteCount, null_stream)
+
+#define COPY_D2H_ASYNC(symbol, null_stream)                                                        \
+    COPY(symbol, GF_RUN_ASYNC,                                                                     \
+         (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),               \
+         (dstHost, srcDevice, ByteCount, hStream), gf_copy_d2h, true, (uintptr_t)dstHost,          \
+         srcDevice, ByteCount, hStream ? hStream : null_stream)
+
+GF_BLOCKING_PAIR(COPY_ANY, cuMemcpy);
+GF_STREAM_PAIR(COPY_ANY_ASYNC, cuMemcpyAsync);
+GF_BLOCKING_PAIR(COPY_H2D, cuMemcpyHtoD_v2);
+GF_STREAM_PAIR(COPY_H2D_ASYNC, cuMemcpyHtoDAsync_v2);
+GF_BLOCKING_PAIR(COPY_D2H, cuMemcpyDtoH_v2);
+GF_STREAM_PAIR(COPY_D2H_ASYNC, cuMemcpyDtoHAsync_v2);
+
+/*
+ * The hooks of batches of copies. First, all members that cannot be staged go to the driver as one
+ * batch. If the driver refuses that batch, the program gets the driver's result and failIdx, and
+ * nothing is staged. Otherwise the remaining members then go to the engine one by one. If no member
+ * can certainly be staged, the driver gets the whole batch unchanged.
+ */
+
+/*
+ * The version of the driver's function that the program called (v1 or v2; the other pointer is
+ * NULL), and the program's stream.
+ */
+struct entry {
+    __typeof__(cuMemcpyBatchAsync) *v1;
+    __typeof__(cuMemcpyBatchAsync_v2) *v2;
+    CUstream stream;
+};
+
+struct plan {
+    enum gf_hook hook;
+    const struct gf_batch *batch;
+    CUstream stream;   /* never 0 */
+    size_t least;      /* size of the smallest copy that is offered to the engine */
+    size_t candidates; /* number of members that the engine may stage */
+    struct gf_split *split;
+    const struct gf_transfer_ops *transfer;
+    size_t staged; /* number of members that go to the engine */
+};
+
+static CUresult submit_batch(const struct entry *entry, const struct gf_batch *b, size_t *fail_idx)
+{
+    if (entry->v1)
+        return entry->v1(b->dsts, b->srcs, b->sizes, b->count, b->attrs, b->attrs_idxs,
+                         b->attr_count, fail_idx, entry->stream);
+    return entry->v2(b->dsts, b->srcs, b->sizes, b->count, b->attrs, b->attrs_idxs, b->attr_count,
+                     entry->stream);
+}
+
+/*
+ * Describes a member to the engine. The engine declines copies from the device, because their
+ * source access order is not documented.
+ */
+static struct gf_copy_call call_of_member(const struct plan *plan, size_t member)
+{
+    return (struct gf_copy_call){.way = gf_copy_batched,
+                                 .async = true,
+                                 .dst = plan->batch->dsts[member],
+                                 .src = plan->batch->srcs[member],
+                                 .bytes = plan->batch->sizes[member],
+                                 .stream = plan->stream};
+}
+
+static void count_member(void *closure, size_t member, bool plain)
+{
+    struct plan *plan = closure;
+    const size_t bytes = plan->batch->sizes[member];
+
+    gf_count_bytes(plan->hook, bytes);
+    if (bytes < plan->least)
+        return;
+    gf_count_large(plan->hook, bytes, plain);
+    plan->candidates += plain;
+}
+
+static void try_member(void *closure, size_t member, bool plain)
+{
+    struct plan *plan = closure;
+    const struct gf_copy_call call = call_of_member(plan, member);
+
+    if (!plain || call.bytes < plan->least)
+        return;
+    plan->split->staged[member] = plan->transfer->copy_fits(&call);
+    plan->staged += plan->split->staged[member];
+}
+
+static bool choose_members(struct plan *plan)
+{
+    struct gf_engine_call call;
+    plan->transfer = gf_engine_call_transfer(&call);
+    if (!plan->transfer)
+        return false;
+    if (plan->transfer->copy_fits)
+        gf_batch_each(plan->batch, try_member, plan);
+    gf_engine_call_end(&call);
+    return plan->staged;
+}
+
+/*
+ * If all members would be staged, leaves the smallest one to the driver. It is not documented which
+ * value the driver stores in failIdx after a success, so the driver must store it.
+ */
+static void leave_smallest(struct plan *plan)
+{
+    size_t smallest = 0;
+
+    if (plan->staged < plan->batch->count)
+        return;
+    for (size_t i = 1; i < plan->batch->count; i++)
+        if (plan->batch->sizes[i] < plan->batch->sizes[smallest])
+            smallest = i;
+    plan->split->staged[smallest] = false;
+    plan->staged--;
+}
+
+static void end_batch(const struct plan *plan)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+
+    gf_split_end(plan->split);
+    if (!transfer)
+        return;
+    if (transfer->batch_end)
+        transfer->batch_end();
+    gf_engine_call_end(&call);
+}
+
+/* False if the driver gets the whole batch; then do not call end_batch. */
+static bool split_batch(struct plan *plan, bool has_fail_idx)
+{
+    if (gf_thread.guard || !gf_batch_is_sound(plan->batch))
+        return false;
+    gf_count_more(plan->hook, plan->batch->count - 1);
+    plan->least = gf_copy_offload_least();
+    gf_batch_each(plan->batch, count_member, plan);
+    if (gf_likely(!plan->candidates) || !plan->stream || plan->stream == CU_STREAM_LEGACY ||
+        !gf_split_begin(plan->batch, plan->split))
+        return false;
+    if (choose_members(plan) && has_fail_idx)
+        leave_smallest(plan);
+    if (!plan->staged)
+        end_batch(plan);
+    else
+        gf_split_rest(plan->batch, plan->split);
+    return plan->staged;
+}
+
+static CUresult submit_rest(const struct entry *entry, const struct gf_split *split,
+                            size_t *fail_idx)
+{
+    const size_t untouched = SIZE_MAX - 1;
+    size_t failed = untouched;
+
+    if (!split->rest.count)
+        return CUDA_SUCCESS;
+    const CUresult result = submit_batch(entry, &split->rest, fail_idx ? &failed : NULL);
+    if (fail_idx && failed != untouched)
+        *fail_idx = failed < split->rest.count ? split->rest_members[failed] : failed;
+    return result;
+}
+
+/*
+ * Submits one member that was to be staged. The engine may decline it even now, for example if the
+ * ring is full or a capture has begun.
+ */
+static CUresult submit_member(const struct entry *entry, const struct plan *plan, size_t member,
+                              size_t *fail_idx)
+{
+    const struct gf_copy_call call = call_of_member(plan, member);
+    struct gf_copy_offload offload = {.call = &call};
+    struct gf_single single;
+
+    if (gf_copy_offload_to_engine(&offload))
+        return offload.result;
+    gf_batch_single(plan->batch, member, &single);
+    const CUresult result =
+        gf_copy_offload_end(&offload, submit_batch(entry, &single.batch, fail_idx));
+    if (result != CUDA_SUCCESS && fail_idx && *fail_idx == 0)
+        *fail_idx = member;
+    return result;
+}
+
+static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
+                           const struct gf_batch *batch, size_t *fail_idx, CUstream stream)
+{
+    struct gf_split split;
+    struct plan plan = {.hook = hook, .batch = batch, .stream = stream, .split = &split};
+    const int error = errno;
+
+    const bool is_split = split_batch(&plan, fail_idx);
+    errno = error;
+    if (!is_split)
+        return submit_batch(entry, batch, fail_idx);
+    CUresult result = submit_rest(entry, &split, fail_idx);
+    for (size_t i = 0; i < batch->count && result == CUDA_SUCCESS; i++)
+        if (split.staged[i])
+            result = submit_member(entry, &plan, i, fail_idx);
+    end_batch(&plan);
+    return result;
+}
+
+#define PARAMETERS                                                                                 \
+    CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,  \
+        size_t *attrsIdxs, size_t numAttrs
+#define BATCH                                                                                      \
+    &(const struct gf_batch)                                                                       \
+    {                                                                                              \
+        dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs                                       \
+    }
+
+/* The version of CUDA 12.8 and 12.9, with failIdx. */
+#define BATCH_V1(symbol, null_stream)                                                              \
+    CUresult gf_on_##symbol(PARAMETERS, size_t *failIdx, CUstream hStream)                         \
+    {                                                                                              \
+        const struct entry entry = {.v1 = GF_REAL(symbol), .stream = hStream};                     \
+        if (!entry.v1)                                                                             \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
+        return gf_submit_visible(                                                                  \
+            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
+                              copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx, stream)));      \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+/* The version of CUDA 13, without failIdx. */
+#define BATCH_V2(symbol, null_stream)                                                              \
+    CUresult gf_on_##symbol(PARAMETERS, CUstream hStream)                                          \
+    {                                                                                              \
+        const struct entry entry = {.v2 = GF_REAL(symbol), .stream = hStream};                     \
+        if (!entry.v2)                                                                             \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
+        return gf_submit_visible(                                                                  \
+            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
+                              copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, stream)));         \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(BATCH_V1, cuMemcpyBatchAsync);
+GF_STREAM_PAIR(BATCH_V2, cuMemcpyBatchAsync_v2);
+
+/* The hooks of 2D and 3D copies. A contiguous block is handled as a linear copy. */
+
+/* Defines the hook of `symbol`; `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
+#define BLOCK(symbol, run, shape, is_async, on, parameters, arguments)                             \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        struct gf_copy_offload offload;                                                            \
+        struct gf_copy_call call = {gf_copy_any, is_async, .stream = on};                          \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const bool linear = shape(pCopy, &call);                                                   \
+        return run(symbol, call,                                                                   \
+                   gf_copy_offload(&offload, gf_hook_##symbol, &call, linear)                      \
+                       ? offload.result                                                            \
+                       : gf_copy_offload_end(&offload, real arguments));                           \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define BLOCK_2D(symbol, null_stream)                                                              \
+    BLOCK(symbol, GF_RUN_BLOCKING, gf_linear_copy_2d, false, null_stream,                          \
+          (const CUDA_MEMCPY2D *pCopy), (pCopy))
+#define BLOCK_2D_ASYNC(symbol, null_stream)                                                        \
+    BLOCK(symbol, GF_RUN_ASYNC, gf_linear_copy_2d, true, hStream ? hStream : null_stream,          \
+          (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream))
+#define BLOCK_3D(symbol, null_stream)                                                              \
+    BLOCK(symbol, GF_RUN_BLOCKING, gf_linear_copy_3d, false, null_stream,                          \
+          (const CUDA_MEMCPY3D *pCopy), (pCopy))
+#define BLOCK_3D_ASYNC(symbol, null_stream)                                                        \
+    BLOCK(symbol, GF_RUN_ASYNC, gf_linear_copy_3d, true, hStream ? hStream : null_stream,          \
+          (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream))
+
+GF_BLOCKING_PAIR(BLOCK_2D, cuMemcpy2D_v2);
+GF_BLOCKING_PAIR(BLOCK_2D, cuMemcpy2DUnaligned_v2);
+GF_STREAM_PAIR(BLOCK_2D_ASYNC, cuMemcpy2DAsync_v2);
+GF_BLOCKING_PAIR(BLOCK_3D, cuMemcpy3D_v2);
+GF_STREAM_PAIR(BLOCK_3D_ASYNC, cuMemcpy3DAsync_v2);
+
+/*
+ * The hooks of work that accesses only device memory: fills, and copies within or between devices.
+ */
+
+#define FILL(symbol, null_stream, type)                                                            \
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
+                   (CUdeviceptr dstDevice, type value, size_t N), (dstDevice, value, N))
+#define FILL_ASYNC(symbol, null_stream, type)                                                      \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+                   (CUdeviceptr dstDevice, type value, size_t N, CUstream hStream),                \
+                   (dstDevice, value, N, hStream))
+#define FILL_2D(symbol, null_stream, type)                                                         \
+    GF_SUBMIT_HOOK(                                                                                \
+        symbol, NULL, null_stream, gf_work_kernel,                                                 \
+        (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height),         \
+        (dstDevice, dstPitch, value, Width, Height))
+#define FILL_2D_ASYNC(symbol, null_stream, type)                                                   \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+                   (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
+                    size_t Height, CUstream hStream),                                              \
+                   (dstDevice, dstPitch, value, Width, Height, hStream))
+
+/*
+ * Combine each macro for fills with each type of value. The results have the parameters that
+ * GF_BLOCKING_PAIR and GF_STREAM_PAIR expect.
+ */
+#define D8(hook, symbol, stream) hook(symbol, stream, unsigned char)
+#define D16(hook, symbol, stream) hook(symbol, stream, unsigned short)
+#define D32(hook, symbol, stream) hook(symbol, stream, unsigned int)
+#define FILL_D8(symbol, stream) D8(FILL, symbol, stream)
+#define FILL_D16(symbol, stream) D16(FILL, symbol, stream)
+#define FILL_D32(symbol, stream) D32(FILL, symbol, stream)
+#define FILL_2D_D8(symbol, stream) D8(FILL_2D, symbol, stream)
+#define FILL_2D_D16(symbol, stream) D16(FILL_2D, symbol, stream)
+#define FILL_2D_D32(symbol, stream) D32(FILL_2D, symbol, stream)
+#define FILL_D8_ASYNC(symbol, stream) D8(FILL_ASYNC, symbol, stream)
+#define FILL_D16_ASYNC(symbol, stream) D16(FILL_ASYNC, symbol, stream)
+#define FILL_D32_ASYNC(symbol, stream) D32(FILL_ASYNC, symbol, stream)
+#define FILL_2D_D8_ASYNC(symbol, stream) D8(FILL_2D_ASYNC, symbol, stream)
+#define FILL_2D_D16_ASYNC(symbol, stream) D16(FILL_2D_ASYNC, symbol, stream)
+#define FILL_2D_D32_ASYNC(symbol, stream) D32(FILL_2D_ASYNC, symbol, stream)
+
+GF_BLOCKING_PAIR(FILL_D8, cuMemsetD8_v2);
+GF_BLOCKING_PAIR(FILL_D16, cuMemsetD16_v2);
+GF_BLOCKING_PAIR(FILL_D32, cuMemsetD32_v2);
+GF_BLOCKING_PAIR(FILL_2D_D8, cuMemsetD2D8_v2);
+GF_BLOCKING_PAIR(FILL_2D_D16, cuMemsetD2D16_v2);
+GF_BLOCKING_PAIR(FILL_2D_D32, cuMemsetD2D32_v2);
+GF_STREAM_PAIR(FILL_D8_ASYNC, cuMemsetD8Async);
+GF_STREAM_PAIR(FILL_D16_ASYNC, cuMemsetD16Async);
+GF_STREAM_PAIR(FILL_D32_ASYNC, cuMemsetD32Async);
+GF_STREAM_PAIR(FILL_2D_D8_ASYNC, cuMemsetD2D8Async);
+GF_STREAM_PAIR(FILL_2D_D16_ASYNC, cuMemsetD2D16Async);
+GF_STREAM_PAIR(FILL_2D_D32_ASYNC, cuMemsetD2D32Async);
+
+/* A copy within a device counts as a kernel, because it does not use the link to the host. */
+#define COPY_ON_DEVICE(symbol, null_stream)                                                        \
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
+                   (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),               \
+                   (dstDevice, srcDevice, ByteCount))
+#define COPY_ON_DEVICE_ASYNC(symbol, null_stream)                                                  \
+    GF_SUBMIT_HOOK(                                                                                \
+        symbol, hStream, null_stream, gf_work_kernel,                                              \
+        (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),        \
+        (dstDevice, srcDevice, ByteCount, hStream))
+#define COPY_TO_PEER(symbol, null_stream)                                                          \
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy,                                        \
+                   (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,            \
+                    CUcontext srcContext, size_t ByteCount),                                       \
+                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount))
+#define COPY_TO_PEER_ASYNC(symbol, null_stream)                                                    \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
+                   (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,            \
+                    CUcontext srcContext, size_t ByteCount, CUstream hStream),                     \
+                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream))
+#define BLOCK_TO_PEER(symbol, null_stream)                                                         \
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy, (const CUDA_MEMCPY3D_PEER *pCopy),     \
+                   (pCopy))
+#define BLOCK_TO_PEER_ASYNC(symbol, null_stream)                                                   \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
+                   (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), (pCopy, hStream))
+
+GF_BLOCKING_PAIR(COPY_ON_DEVICE, cuMemcpyDtoD_v2);
+GF_STREAM_PAIR(COPY_ON_DEVICE_ASYNC, cuMemcpyDtoDAsync_v2);
+GF_BLOCKING_PAIR(COPY_TO_PEER, cuMemcpyPeer);
+GF_STREAM_PAIR(COPY_TO_PEER_ASYNC, cuMemcpyPeerAsync);
+GF_BLOCKING_PAIR(BLOCK_TO_PEER, cuMemcpy3DPeer);
+GF_STREAM_PAIR(BLOCK_TO_PEER_ASYNC, cuMemcpy3DPeerAsync);

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches, waits, captures. */
+#include "preload/attach/attach.h"
+#include "preload/attach/submissions.h"
+#include "preload/hook/copy_offload.h"
+#include "preload/hook/driver_call.h"
+#include "preload/trace/copy_waits.h"
+
+#include <errno.h>
+
+/*
+ * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed,
+ * and a capture that began on the stream ends with it.
+ */
+
+#define DESTROY(symbol)                                                                            \
+    CUresult gf_on_##symbol(CUstream hStream)                                                      \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        gf_submissions_unlist(hStream);                                                            \
+        const unsigned captures = gf_captures_of_stream(hStream);                                  \
+        const CUresult result = real(hStream);                                                     \
+        gf_captures_left(captures, result == CUDA_SUCCESS);                                        \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+DESTROY(cuStreamDestroy);
+DESTROY(cuStreamDestroy_v2);
+
+/* The hooks of launches of kernels, graphs and host functions. */
+
+#define KERNEL(symbol, null_stream)                                                                \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+                   (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
+                    unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
+                    unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra), \
+                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,              \
+                    sharedMemBytes, hStream, kernelParams, extra))
+#define COOPERATIVE(symbol, null_stream)                                                           \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+                   (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
+                    unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
+                    unsigned sharedMemBytes, CUstream hStream, void **kernelParams),               \
+                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,              \
+                    sharedMemBytes, hStream, kernelParams))
+#define KERNEL_EX(symbol, null_stream)                                                             \
+    GF_SUBMIT_HOOK(                                                                                \
+        symbol, config ? config->hStream : NULL, null_stream, gf_work_kernel,                      \
+        (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),           \
+        (config, f, kernelParams, extra))
+#define HOST_FUNCTION(symbol, null_stream)                                                         \
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
+                           (CUstream hStream, CUhostFn fn, void *userData),                        \
+                           (hStream, fn, userData))
+#define CALLBACK(symbol, null_stream)                                                              \
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
+        symbol, hStream, null_stream, gf_work_kernel,                                              \
+        (CUstream hStream, CUstreamCallback callback, void *userData, unsigned flags),             \
+        (hStream, callback, userData, flags))
+#define GRAPH(symbol, null_stream)                                                                 \
+    CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        gf_submissions_launch_graph(hGraphExec);                                                   \
+        return GF_SUBMIT(hStream ? hStream : (null_stream), gf_work_kernel,                        \
+                         real(hGraphExec, hStream));                                               \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(KERNEL, cuLaunchKernel);
+GF_STREAM_PAIR(KERNEL_EX, cuLaunchKernelEx);
+GF_STREAM_PAIR(COOPERATIVE, cuLaunchCooperativeKernel);
+GF_STREAM_PAIR(HOST_FUNCTION, cuLaunchHostFunc);
+GF_STREAM_PAIR(CALLBACK, cuStreamAddCallback);
+GF_STREAM_PAIR(GRAPH, cuGraphLaunch);
+
+/* The hooks of operations by which a stream waits for a value in memory, or writes one. */
+
+#define VALUE(symbol, null_stream, type)                                                           \
+    GF_SUBMIT_VISIBLE_HOOK(symbol, stream, null_stream, gf_work_kernel,                            \
+                           (CUstream stream, CUdeviceptr addr, type value, unsigned flags),        \
+                           (stream, addr, value, flags))
+#define VALUE_32(symbol, null_stream) VALUE(symbol, null_stream, cuuint32_t)
+#define VALUE_64(symbol, null_stream) VALUE(symbol, null_stream, cuuint64_t)
+#define OPERATIONS(symbol, null_stream)                                                            \
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
+        symbol, stream, null_stream, gf_work_kernel,                                               \
+        (CUstream stream, unsigned count, CUstreamBatchMemOpParams *paramArray, unsigned flags),   \
+        (stream, count, paramArray, flags))
+
+GF_STREAM_PAIR(VALUE_32, cuStreamWaitValue32);
+GF_STREAM_PAIR(VALUE_32, cuStreamWaitValue32_v2);
+GF_STREAM_PAIR(VALUE_64, cuStreamWaitValue64);
+GF_STREAM_PAIR(VALUE_64, cuStreamWaitValue64_v2);
+GF_STREAM_PAIR(VALUE_32, cuStreamWriteValue32);
+GF_STREAM_PAIR(VALUE_32, cuStreamWriteValue32_v2);
+GF_STREAM_PAIR(VALUE_64, cuStreamWriteValue64);
+GF_STREAM_PAIR(VALUE_64, cuStreamWriteValue64_v2);
+GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp);
+GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp_v2);
+
+/*
+ * The hooks of calls that wait for the GPU. The calls are timed for the report. A wait is a stall
+ * only if the GPU was idle when the wait began. The driver cannot be asked whether a whole context
+ * is idle, so a wait by cuCtxSynchronize is timed, but never a stall. Freeing device memory also
+ * waits, but programs do not expect that, so every slow free is a stall.
+ */
+
+/* Notifies the engine after a driver call that waited for all work of the current context. */
+static CUresult notify_waited(CUresult result)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer =
+        result == CUDA_SUCCESS ? gf_engine_call_transfer(&call) : NULL;
+    if (transfer) {
+        transfer->waited();
+        gf_engine_call_end(&call);
+    }
+    return result;
+}
+
+/* Whether the engine is to be notified after the free of device memory. */
+static bool free_waits(CUdeviceptr p)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return false;
+    const bool waits = transfer->device_free_waits(p);
+    gf_engine_call_end(&call);
+    return waits;
+}
+
+CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
+{
+    __typeof__(cuMemFree_v2) *real = GF_REAL(cuMemFree_v2);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    const bool notifies = free_waits(dptr);
+    const CUresult result = GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr));
+    return notifies ? notify_waited(result) : result;
+}
+GF_ENTRY(cuMemFree_v2);
+
+CUresult gf_on_cuCtxSynchronize(void)
+{
+    __typeof__(cuCtxSynchronize) *real = GF_REAL(cuCtxSynchronize);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    return notify_waited(GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, NULL, real()));
+}
+GF_ENTRY(cuCtxSynchronize);
+
+/*
+ * These two functions are called around a wait, which may belong to a copy that the thread has just
+ * queued (preload/trace/copy_waits.h).
+ */
+static void expect_copy(CUstream stream)
+{
+    if (gf_copy_waits_wanted() && !gf_thread.guard)
+        gf_copy_waits_expect((uintptr_t)stream, gf_copy_offload_submitted());
+}
+
+static CUresult forget_copy(CUresult result)
+{
+    gf_copy_waits_forget();
+    return result;
+}
+
+/* After a wait for a stream, the program knows the results that were visible before (`made`). */
+static CUresult saw_visible(struct gf_visible *visible, uint32_t made, CUresult result)
+{
+    if (visible && result == CUDA_SUCCESS)
+        gf_store_relaxed(&visible->seen, made);
+    return result;
+}
+
+/* The log uses the same name for both stream flavours. */
+#define STREAM_WAIT(symbol, null_stream)                                                           \
+    CUresult gf_on_##symbol(CUstream hStream)                                                      \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        const CUstream stream = hStream ? hStream : null_stream;                                   \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        struct gf_visible *visible = gf_submissions_visible(stream);                               \
+        const uint32_t made = visible ? gf_load_acquire(&visible->made) : 0;                       \
+        expect_copy(stream);                                                                       \
+        return saw_visible(visible, made,                                                          \
+                           forget_copy(GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,   \
+                                                 gf_stream_is_idle(stream), real(hStream))));      \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(STREAM_WAIT, cuStreamSynchronize);
+
+CUresult gf_on_cuEventSynchronize(CUevent hEvent)
+{
+    __typeof__(cuEventSynchronize) *real = GF_REAL(cuEventSynchronize);
+    if (!real)
+        return CUDA_ERROR_NOT_FOUND;
+    return GF_WAITED(gf_timed_driver_wait, "cuEventSynchronize", 0, gf_event_is_idle(hEvent),
+                     real(hEvent));
+}
+GF_ENTRY(cuEventSynchronize);
+
+/*
+ * The hooks of calls that record an event. To the threads that wait for the event, a copy of another
+ * thread is complete or has not begun, so the event must not get between the copy's DMAs.
+ */
+
+#define RECORD(symbol, null_stream)                                                                \
+    CUresult gf_on_##symbol(CUevent hEvent, CUstream hStream)                                      \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream));               \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define RECORD_FLAGS(symbol, null_stream)                                                          \
+    CUresult gf_on_##symbol(CUevent hEvent, CUstream hStream, unsigned int flags)                  \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream, flags));        \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(RECORD, cuEventRecord);
+GF_STREAM_PAIR(RECORD_FLAGS, cuEventRecordWithFlags);
+
+/*
+ * The hooks of calls by which a stream enters or leaves a capture. A stream enters a capture by the
+ * call that begins the capture, or by a call that makes it wait for an event of a captured stream.
+ * The engine is notified before such a call, because a capture must not record a part of a copy
+ * that the engine issues for another thread.
+ */
+
+/* Returns the number of open captures. May be called on any thread. */
+static unsigned captures_live(void)
+{
+    return gf_load_relaxed(&gf_submissions.captures);
+}
+
+/*
+ * Notifies the engine before the call. Returns true if the engine was notified; then tell_begun
+ * must be called after the call.
+ */
+static bool tell_begins(void)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return false;
+    transfer->capture_begins();
+    gf_engine_call_end(&call);
+    return true;
+}
+
+static void tell_begun(void)
+{
+    struct gf_engine_call call;
+    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
+    if (!transfer)
+        return;
+    transfer->capture_begun();
+    gf_engine_call_end(&call);
+}
+
+#define ENTERING(call)                                                                             \
+    ({                                                                                             \
+        const bool told_ = tell_begins();                                                          \
+        const CUresult result_ = (call);                                                           \
+        if (told_)                                                                                 \
+            tell_begun();                                                                          \
+        result_;                                                                                   \
+    })
+
+static void open_capture(CUstream origin)
+{
+    const int error = errno;
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUcontext context = NULL;
+
+    /* The legacy stream cannot be captured. */
+    if (origin == CU_STREAM_LEGACY || !cuda->cuStreamGetCtx ||
+        cuda->cuStreamGetCtx(origin, &context) != CUDA_SUCCESS)
+        context = NULL;
+    gf_captures_open(origin, context);
+    errno = error;
+}
+
+/* The hook of a call that begins a capture. */
+#define BEGIN(symbol, null_stream, parameters, arguments)                                          \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        open_capture(hStream ? hStream : (null_stream));                                           \
+        gf_submissions_await_queries();                                                            \
+        const CUresult result = ENTERING(real arguments);                                          \
+        if (result != CUDA_SUCCESS)                                                                \
+            gf_captures_close(hStream ? hStream : (null_stream));                                  \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define BEGIN_V1(symbol, null_stream) BEGIN(symbol, null_stream, (CUstream hStream), (hStream))
+#define BEGIN_V2(symbol, null_stream)                                                              \
+    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
+#define BEGIN_TO_GRAPH(symbol, null_stream)                                                        \
+    BEGIN(symbol, null_stream,                                                                     \
+          (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                      \
+           const CUgraphEdgeData *dependencyData, size_t numDependencies,                          \
+           CUstreamCaptureMode mode),                                                              \
+          (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
+#define BEGIN_RECAPTURE(symbol, null_stream)                                                       \
+    BEGIN(symbol, null_stream,                                                                     \
+          (CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,                             \
+           CUgraphRecaptureCallback callbackFunc, void *userData),                                 \
+          (hStream, mode, hGraph, callbackFunc, userData))
+#define BEGIN_TO_CIG(symbol, null_stream)                                                          \
+    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCigCaptureParams * params),              \
+          (hStream, params))
+
+GF_STREAM_PAIR(BEGIN_V1, cuStreamBeginCapture);
+GF_STREAM_PAIR(BEGIN_V2, cuStreamBeginCapture_v2);
+GF_STREAM_PAIR(BEGIN_TO_GRAPH, cuStreamBeginCaptureToGraph);
+GF_STREAM_PAIR(BEGIN_RECAPTURE, cuStreamBeginRecaptureToGraph);
+GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
+
+static bool is_uncaptured(CUstream stream)
+{
+    const int error = errno;
+    const struct gf_cuda *cuda = gf_driver_functions();
+    CUstreamCaptureStatus status;
+    const bool ret = cuda->cuStreamIsCapturing &&
+                     cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+                     status == CU_STREAM_CAPTURE_STATUS_NONE;
+
+    errno = error;
+    return ret;
+}
+
+/*
+ * Whether the call ended the capture. After other errors, the capture goes on. CUDA does not
+ * document whether a failed recapture ends.
+ */
+static bool has_ended(CUresult result, CUstream stream)
+{
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
+           result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED ||
+           result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
+           (result == CUDA_ERROR_GRAPH_RECAPTURE_FAILURE && is_uncaptured(stream));
+}
+
+/* The hook of a call that ends a capture. */
+#define ENDING(symbol, null_stream, parameters, arguments)                                         \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        const CUresult result = real arguments;                                                    \
+        if (has_ended(result, hStream ? hStream : (null_stream)))                                  \
+            gf_captures_close(hStream ? hStream : (null_stream));                                  \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+#define END(symbol, null_stream)                                                                   \
+    ENDING(symbol, null_stream, (CUstream hStream, CUgraph * phGraph), (hStream, phGraph))
+#define END_TO_CIG(symbol, null_stream) ENDING(symbol, null_stream, (CUstream hStream), (hStream))
+
+GF_STREAM_PAIR(END, cuStreamEndCapture);
+GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
+
+/*
+ * If no capture is open, the call cannot make the stream enter a capture, so the engine is not
+ * notified.
+ */
+#define WAIT(symbol, null_stream)                                                                  \
+    CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
+    {                                                                                              \
+        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        if (!real)                                                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                                           \
+        return gf_unlikely(captures_live())                                                        \
+                   ? ENTERING(real(hStream, hEvent, Flags))                                        \
+                   : GF_ORDERED(hStream ? hStream : (null_stream), real(hStream, hEvent, Flags));  \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
+GF_STREAM_PAIR(WAIT, cuStreamWaitEvent);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Libc: threads and their masks. */
+#include "config/startup_env.h"
+#include "preload/attach/attach.h"
+#include "preload/attach/counters.h"
+#include "preload/attach/driver.h"
+#include "preload/attach/originals.h"
+#include "preload/attach/threads.h"
+#include "preload/malloc/default_stack.h"
+#include "preload/malloc/start.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/*
+ * The hook of pthread_create. While there is no engine and no thread's class was recorded, a call
+ * that creates a thread of the program passes through. In all other cases the hook records the new
+ * thread's class. A new thread of the program then also calls the engine.
+ */
+
+/* Runs on a new thread of the program. */
+static void announce_thread(void)
+{
+    const struct gf_engine *engine = gf_engine_enter();
+    if (!engine)
+        return;
+    const int cancel = gf_thread_hold_cancel();
+    engine->thread_started();
+    gf_thread_release_cancel(cancel);
+    gf_engine_leave();
+}
+
+/*
+ * Whether attr sets a CPU mask. If attr has no mask, glibc returns a mask of all ones. If the mask
+ * does not fit, glibc returns EINVAL.
+ */
+static bool has_affinity(const pthread_attr_t *attr)
+{
+    struct gf_cpus mask;
+    if (!attr)
+        return false;
+    if (pthread_attr_getaffinity_np(attr, sizeof(mask), (cpu_set_t *)&mask) != 0)
+        return true;
+    for (size_t i = 0; i < GF_ARRAY_LEN(mask.word); i++)
+        if (mask.word[i] != UINT64_MAX)
+            return true;
+    return false;
+}
+
+static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const void *caller)
+{
+    if (gf_thread.ours || gf_thread.guard)
+        return gf_thread_ours;
+    if (gf_thread.in_driver || gf_driver_contains(caller))
+        return gf_thread_driver;
+    return has_affinity(attr) ? gf_thread_self_set : gf_thread_program;
+}
+
+int gf_on_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *),
+                         void *arg)
+{
+    gf_count(gf_hook_pthread_create);
+    gf_start();
+    const enum gf_thread_class class = classify_thread(attr, __builtin_return_address(0));
+    if (class != gf_thread_program)
+        return gf_thread_start(ret, attr, run, arg, class, NULL);
+    if (!gf_engine() && !gf_thread_class_used())
+        return gf_originals()->pthread_create(ret, attr, run, arg);
+    return gf_thread_start(ret, attr, run, arg, class, announce_thread);
+}
+
+/*
+ * The hooks of sched_setaffinity and pthread_setaffinity_np, which pass the calls through.
+ * Successful calls are recorded, because the library never binds a thread whose mask the program
+ * has set.
+ */
+
+/*
+ * Uses a raw system call, because another preloaded library may wrap libc's function. Returns false
+ * on failure.
+ */
+static bool read_affinity(pid_t tid, struct gf_cpus *ret)
+{
+    const int error = errno;
+    memset(ret, 0, sizeof(*ret));
+    const bool known = syscall(SYS_sched_getaffinity, tid, sizeof(*ret), ret) > 0;
+    errno = error;
+    return known;
+}
+
+/*
+ * Whether the program makes this call. Also records the start mask, before the call can change it.
+ */
+static bool is_programs_call(void)
+{
+    gf_startup_env();
+    return !gf_thread.guard && !gf_thread.ours && !gf_thread.in_driver;
+}
+
+static void record_change(pid_t tid, const struct gf_cpus *before)
+{
+    const int error = errno;
+    struct gf_cpus after;
+    if (read_affinity(tid, &after))
+        gf_thread_class_affinity(tid, before, &after);
+    errno = error;
+}
+
+int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
+{
+    struct gf_cpus before;
+    const pid_t tid = pid ? pid : gettid();
+
+    gf_count(gf_hook_sched_setaffinity);
+    const bool known = is_programs_call() && read_affinity(tid, &before);
+    const int result = gf_originals()->sched_setaffinity(pid, size, mask);
+    if (result == 0 && known)
+        record_change(tid, &before);
+    return result;
+}
+
+/*
+ * Returns a thread's id, which is a part of the thread's clock id. glibc before 2.42 has no
+ * function that returns it.
+ */
+static pid_t thread_id(pthread_t thread)
+{
+    clockid_t clock;
+    if (pthread_equal(thread, pthread_self()))
+        return gettid();
+    return pthread_getcpuclockid(thread, &clock) == 0 ? ~(clock >> 3) : 0;
+}
+
+int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *mask)
+{
+    struct gf_cpus before;
+    const pid_t tid = is_programs_call() ? thread_id(thread) : 0;
+
+    gf_count(gf_hook_pthread_setaffinity_np);
+    const bool known = tid > 0 && read_affinity(tid, &before);
+    const int error = gf_originals()->pthread_setaffinity_np(thread, size, mask);
+    if (error == 0 && known)
+        record_change(tid, &before);
+    return error;
+}
+
+/*
+ * The hooks of the functions that set and read the size of a thread's stack. glibc places this
+ * library's thread-local variables in each thread's stack, and malloc and the hooks need more stack
+ * than glibc's functions. So EXTRA is added to a small size. The size in the attributes counts for
+ * all users: pthread_create, the default attributes, and libc's own threads (timer_create, aio_read,
+ * mq_notify, getaddrinfo_a). The functions that read the attributes return the size that was set.
+ *
+ * A size with EXTRA is marked by its lowest bits, unless they are in use. glibc rounds the size down
+ * to a multiple of ALIGNMENT when it creates the thread.
+ */
+
+#define EXTRA ((size_t)16 << 10)
+#define ALIGNMENT 64U
+#define MARK 13U
+
+static bool is_enlarged(size_t size)
+{
+    return size % ALIGNMENT == MARK && size > EXTRA && size - EXTRA < GF_STACK_LARGE + ALIGNMENT;
+}
+
+static size_t size_that_was_set(size_t size)
+{
+    return is_enlarged(size) ? size - EXTRA - MARK : size;
+}
+
+/* The memory at an address that the caller set is not larger. */
+static bool has_address(const pthread_attr_t *attr)
+{
+    void *start;
+    size_t size;
+    return gf_originals()->pthread_attr_getstack(attr, &start, &size) != 0 ||
+           (uintptr_t)start + size != 0;
+}
+
+int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
+{
+    const int error = gf_originals()->pthread_attr_setstacksize(attr, size);
+
+    if (!error && size < GF_STACK_LARGE && !has_address(attr))
+        gf_originals()->pthread_attr_setstacksize(attr,
+                                                  size + EXTRA + (size % ALIGNMENT ? 0 : MARK));
+    return error;
+}
+
+int gf_on_pthread_attr_getstacksize(const pthread_attr_t *attr, size_t *ret)
+{
+    const int error = gf_originals()->pthread_attr_getstacksize(attr, ret);
+
+    if (!error)
+        *ret = size_that_was_set(*ret);
+    return error;
+}
+
+int gf_on_pthread_attr_getstack(const pthread_attr_t *attr, void **ret_start, size_t *ret_size)
+{
+    const int error = gf_originals()->pthread_attr_getstack(attr, ret_start, ret_size);
+
+    if (!error && is_enlarged(*ret_size)) {
+        const size_t size = size_that_was_set(*ret_size);
+        *ret_start = (char *)*ret_start + (*ret_size - size);
+        *ret_size = size;
+    }
+    return error;
+}

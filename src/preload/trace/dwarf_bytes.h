@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads numbers of an unwind table. A read beyond the table's end returns zeros and sets `failed`,
+ * which the caller checks at the end.
+ */
+#ifndef GF_PRELOAD_TRACE_DWARF_BYTES_H
+#define GF_PRELOAD_TRACE_DWARF_BYTES_H
+
+#include "base/base.h"
+
+#include <string.h>
+
+struct gf_bytes {
+    const unsigned char *at, *end;
+    bool failed;
+};
+
+static inline void gf_bytes_take(struct gf_bytes *bytes, void *ret, size_t size)
+{
+    if (gf_unlikely(size > (size_t)(bytes->end - bytes->at))) {
+        bytes->failed = true;
+        bytes->at = bytes->end;
+        memset(ret, 0, size);
+        return;
+    }
+    memcpy(ret, bytes->at, size);
+    bytes->at += size;
+}
+
+static inline void gf_bytes_skip(struct gf_bytes *bytes, uint64_t size)
+{
+    if (size > (size_t)(bytes->end - bytes->at)) {
+        bytes->failed = true;
+        size = (uint64_t)(bytes->end - bytes->at);
+    }
+    bytes->at += size;
+}
+
+static inline unsigned gf_bytes_u8(struct gf_bytes *bytes)
+{
+    uint8_t value;
+    gf_bytes_take(bytes, &value, sizeof(value));
+    return value;
+}
+
+static inline uint16_t gf_bytes_u16(struct gf_bytes *bytes)
+{
+    uint16_t value;
+    gf_bytes_take(bytes, &value, sizeof(value));
+    return value;
+}
+
+static inline uint32_t gf_bytes_u32(struct gf_bytes *bytes)
+{
+    uint32_t value;
+    gf_bytes_take(bytes, &value, sizeof(value));
+    return value;
+}
+
+static inline uint64_t gf_bytes_u64(struct gf_bytes *bytes)
+{
+    uint64_t value;
+    gf_bytes_take(bytes, &value, sizeof(value));
+    return value;
+}
+
+/* LEB128: seven bits per byte, the lowest first. */
+static inline uint64_t gf_bytes_leb(struct gf_bytes *bytes, bool is_signed)
+{
+    uint64_t value = 0;
+    unsigned shift = 0, byte;
+    do {
+        byte = gf_bytes_u8(bytes);
+        if (shift < 64) {
+            value |= (uint64_t)(byte & 0x7f) << shift;
+            shift += 7;
+        }
+    } while (byte & 0x80);
+    if (is_signed && shift < 64 && (byte & 0x40))
+        value |= ~UINT64_C(0) << shift;
+    return value;
+}
+
+static inline uint64_t gf_bytes_uleb(struct gf_bytes *bytes)
+{
+    return gf_bytes_leb(bytes, false);
+}
+
+static inline int64_t gf_bytes_sleb(struct gf_bytes *bytes)
+{
+    return (int64_t)gf_bytes_leb(bytes, true);
+}
+
+#endif
