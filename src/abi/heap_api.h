@@ -38,7 +38,7 @@ struct gf_heap_stats {
     unsigned arenas;
 };
 
-/* What the heap keeps of freed memory: src/preload/heap/pages/budget.h. */
+/* What the heap keeps of freed memory: src/preload/heap/budget.h. */
 struct gf_heap_retained {
     /*
      * False if a user's MALLOC_CONF sets the decay; then jemalloc alone decides about its free pages,
@@ -57,7 +57,7 @@ struct gf_heap_retained {
     uint64_t lazily_freed_bytes, purged_bytes;
 };
 
-/* Transparent huge pages: src/preload/heap/pages/huge.h. */
+/* Transparent huge pages: src/preload/heap/first_touch.h. */
 struct gf_heap_huge {
     bool on;
     const char *reason;   /* why huge pages are on or off */
@@ -70,7 +70,7 @@ struct gf_heap_huge {
 };
 
 /*
- * First touches of new large blocks, estimated from samples: src/preload/heap/pages/first_touch.h.
+ * First touches of new large blocks, estimated from samples: src/preload/heap/first_touch.h.
  */
 struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */

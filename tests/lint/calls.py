@@ -62,14 +62,15 @@ PERMITTED = {
     "src/preload/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
     "src/preload/attach/counters.c": {"pages": OWN},
     "src/preload/attach/driver.c": {"descriptors": "pins the driver within cuInit", "pages": OWN},
-    "src/preload/heap/callouts/big_map.c": {
-        "pages": "new mappings, growth in place and flags take none away; monitored_call.c announces the rest",
+    "src/preload/heap/big_pool.c": {
+        "pages": "new mappings, growth in place and flags take none away; jemalloc_sys.c announces the rest",
     },
-    "src/preload/heap/callouts/jemalloc_profile.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
-    "src/preload/heap/callouts/jemalloc_sys.c": {"pages": "the heap's calls; monitored_call.c announces them"},
-    "src/preload/heap/callouts/monitored_call.c": {"pages": "libc's functions, which are monitored"},
-    "src/preload/heap/pages/huge.c": {"pages": "advises huge pages; takes none away"},
-    "src/preload/heap/pages/mappings.c": {"pages": "advises; takes none away"},
+    "src/preload/heap/first_touch.c": {"pages": "advises huge pages; takes none away"},
+    "src/preload/heap/jemalloc_conf.c": {"descriptors": "jemalloc's profiling, which MALLOC_CONF requests"},
+    "src/preload/heap/jemalloc_sys.c": {
+        "pages": "the heap's calls; jemalloc_sys.c announces them; libc's functions, which are monitored",
+    },
+    "src/preload/heap/mappings.c": {"pages": "advises; takes none away"},
     "src/preload/hook/on_process.c": {"pages": "the program's own munmap"},
     "src/preload/malloc/libc_names.c": {"pages": "makes libc's table of calls writable for a moment"},
     "src/preload/trace/journal.c": {"pages": OWN},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effects of src/preload/heap/callouts/overrides.c that a program can see: addresses, page faults, memory."""
+"""The effects of src/preload/heap/jemalloc_replaced.c that a program can see: addresses, page faults, memory."""
 
 PRELUDE = r"""
     #include <pthread.h>

@@ -3,7 +3,7 @@
 #ifndef GF_TESTS_FORK_GATE_KIT_H
 #define GF_TESTS_FORK_GATE_KIT_H
 
-#include "preload/heap/callouts/fork_gate.h"
+#include "preload/heap/fork_gate.h"
 #include "unit.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
  */
 #include "unit.h"
 
-#include "preload/heap/callouts/big.h"
+#include "preload/heap/big.h"
 #include "preload/heap/heap.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* Tests the rule how much freed memory the heap keeps. */
 #include "unit.h"
 
-#include "preload/heap/pages/budget.h"
+#include "preload/heap/budget.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define SECOND UINT64_C(1000000000)

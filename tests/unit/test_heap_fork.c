@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "preload/heap/arenas.h"
-#include "preload/heap/callouts/fork_gate.h"
-#include "preload/heap/callouts/reclaim.h"
+#include "preload/heap/fork_gate.h"
+#include "preload/heap/reclaim.h"
 #include "preload/heap/fork.h"
-#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/jemalloc.h"
 
 #include <gnu/libc-version.h>
 #include <string.h>

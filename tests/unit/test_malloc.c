@@ -6,9 +6,9 @@
 #include "preload/malloc/exports.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/heap.h"
-#include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/callouts/jemalloc_sys.h"
-#include "preload/heap/pages/mappings.h"
+#include "preload/heap/jemalloc.h"
+#include "preload/heap/jemalloc_sys.h"
+#include "preload/heap/mappings.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/base.h"
-#include "preload/heap/callouts/jemalloc_profile.h"
+#include "preload/heap/jemalloc_conf.h"
 
 #include <math.h>
 #include <string.h>

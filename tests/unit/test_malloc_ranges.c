@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "preload/heap/pages/ranges.h"
+#include "preload/heap/mappings.h"
 
 #include <stdio.h>
 #include <string.h>

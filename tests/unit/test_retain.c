@@ -5,11 +5,11 @@
 #include "unit.h"
 
 #include "preload/heap/heap.h"
-#include "preload/heap/callouts/fork_gate.h"
-#include "preload/heap/callouts/reclaim.h"
-#include "preload/heap/pages/huge.h"
-#include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/pages/mappings.h"
+#include "preload/heap/fork_gate.h"
+#include "preload/heap/reclaim.h"
+#include "preload/heap/first_touch.h"
+#include "preload/heap/jemalloc.h"
+#include "preload/heap/mappings.h"
 
 #include <pthread.h>
 #include <stdio.h>

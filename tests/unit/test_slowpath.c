@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
-#include "preload/heap/timing/slowpath.h"
+#include "preload/heap/slowpath.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The causes that are counted for the report. */
 #include "unit.h"
 
-#include "preload/heap/timing/slowpath.h"
+#include "preload/heap/slowpath.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/stall.h"
 #include "preload/trace/cause.h"

@@ -2,7 +2,7 @@
 #include "preload/heap/arenas.h"
 
 #include "base/atomic.h"
-#include "preload/heap/jemalloc/jemalloc.h"
+#include "preload/heap/jemalloc.h"
 #include "preload/heap/mode.h"
 
 #include <errno.h>

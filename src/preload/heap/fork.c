@@ -1,5 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * libc's lock of its list of open FILEs. libc's fork takes this lock after it has run all fork
+ * handlers. The holder of the lock, such as fflush(NULL), may wait for a FILE that another thread
+ * has locked while that thread is in malloc. To avoid a deadlock, a fork takes this lock before it
+ * closes the heap to other threads. glibc's fork does the same before it locks glibc's malloc.
+ *
+ * The lock is recursive: libc takes it again during the fork. These functions do not allocate. If
+ * libc does not export the lock, they do nothing.
+ */
+#include "preload/heap/fork.h"
+
+#include "base/atomic.h"
+#include "base/loader.h"
+#include "preload/heap/arenas.h"
+#include "preload/heap/fork_gate.h"
+#include "preload/heap/jemalloc.h"
+#include "preload/heap/reclaim.h"
+
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/single_threaded.h>
+
+typedef void lock_fn(void);
+
+/*
+ * glibc exports these functions, but no header declares them. Threads that search at the same time
+ * store the same addresses.
+ */
+static lock_fn *_Atomic lock, *_Atomic unlock, *_Atomic reset;
+static _Atomic bool searched;
+
+static GF_COLD void search(void)
+{
+    lock_fn *const take = (lock_fn *)gf_libc_function("_IO_list_lock");
+    lock_fn *const release = (lock_fn *)gf_libc_function("_IO_list_unlock");
+    lock_fn *const renew = (lock_fn *)gf_libc_function("_IO_list_resetlock");
+
+    if (take && release && renew) {
+        gf_store_relaxed(&lock, take);
+        gf_store_relaxed(&unlock, release);
+        gf_store_relaxed(&reset, renew);
+    }
+    gf_store_release(&searched, true);
+}
+
+static void call(lock_fn *function)
+{
+    if (function)
+        function();
+}
+
+/* Called before the fork, by a thread that holds no lock of the heap. */
+static void gf_stream_list_lock(void)
+{
+    if (gf_unlikely(!gf_load_acquire(&searched)))
+        search();
+    call(gf_load_relaxed(&lock));
+}
+
+/* Called after the fork, in the parent. */
+static void gf_stream_list_unlock(void)
+{
+    call(gf_load_relaxed(&unlock));
+}
+
+/*
+ * Called in the child. Initializes the lock. Unlocking it would be wrong. If the process had
+ * several threads, libc has already initialized the lock, and unlocking a free lock would leave it
+ * held forever.
+ */
+static void gf_stream_list_reset(void)
+{
+    call(gf_load_relaxed(&reset));
+}
+
+/*
  * By default jemalloc takes all its locks before a fork, and releases them in parent and child. The
  * kernel then copies a page for every few locks. If the fork gate is closed instead, no lock is
  * held, so only the child writes to the locks, to initialise them.
@@ -7,20 +84,6 @@
  * A process with one thread forks without gate and locks, as with glibc. So a fork in a signal
  * handler that interrupted malloc does not deadlock.
  */
-#include "preload/heap/fork.h"
-
-#include "base/atomic.h"
-#include "preload/heap/arenas.h"
-#include "preload/heap/callouts/fork_gate.h"
-#include "preload/heap/callouts/reclaim.h"
-#include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/stream_list.h"
-
-#include <errno.h>
-#include <gnu/libc-version.h>
-#include <pthread.h>
-#include <string.h>
-#include <sys/single_threaded.h>
 
 static struct {
     void (*before)(void), (*parent)(void), (*child)(void);

@@ -3,10 +3,9 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "preload/heap/jemalloc/jemalloc.h"
-#include "preload/heap/jemalloc_family.h"
+#include "preload/heap/jemalloc.h"
 #include "preload/heap/mode.h"
-#include "preload/heap/timing/slowpath.h"
+#include "preload/heap/slowpath.h"
 
 static struct gf_family sampled;
 static _Atomic int left;

@@ -6,7 +6,6 @@
 #include "preload/attach/driver.h"
 #include "preload/attach/originals.h"
 #include "preload/attach/threads.h"
-#include "preload/malloc/default_stack.h"
 #include "preload/malloc/start.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "preload/malloc/exports.h"
 
 #include "preload/heap/boot.h"
-#include "preload/heap/jemalloc_family.h"
+#include "preload/heap/family.h"
 #include "preload/heap/mode.h"
 #include "preload/heap/passthrough.h"
 #include "preload/heap/sample.h"

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Starts the library. */
+#ifndef GF_PRELOAD_MALLOC_START_H
+#define GF_PRELOAD_MALLOC_START_H
+
+#include "base/base.h"
+#include "config/options.h"
+#include "preload/heap/mode.h"
+
+#define GF_STACK_LARGE ((size_t)1 << 20) /* stacks of this size need no addition */
+
 /*
  * Starts the preload library. The library has no constructor. The first call of the malloc family,
  * or of a hook that needs the heap, starts it. Usually that is before main, under the loader's
  * lock.
  */
-#ifndef GF_PRELOAD_MALLOC_START_H
-#define GF_PRELOAD_MALLOC_START_H
-
-#include "config/options.h"
-#include "preload/heap/mode.h"
 
 /*
  * Whether the loader has relocated this object and initialised the first thread's thread-local

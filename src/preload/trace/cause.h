@@ -5,7 +5,7 @@
 
 #include "abi/trace_api.h"
 #include "os/pressure.h"
-#include "preload/heap/timing/slowpath.h"
+#include "preload/heap/slowpath.h"
 
 /* Finds the cause of a slow call from measurements. A pure function. */
 

@@ -9,7 +9,7 @@
 #include "os/cgroup.h"
 #include "os/own_table.h"
 #include "os/permit.h"
-#include "preload/heap/timing/slowpath.h"
+#include "preload/heap/slowpath.h"
 
 #include <errno.h>
 #include <fcntl.h>

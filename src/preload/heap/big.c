@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/big.h"
+
+#include "base/atomic.h"
+#include "preload/heap/first_touch.h"
+#include "preload/heap/jemalloc_replaced.h"
+#include "preload/heap/jemalloc_sys.h"
+#include "preload/heap/reclaim.h"
+#include "preload/heap/slowpath.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A process may have 65530 mappings, and each block may need one. */
+#define LIVE_MAX 4096
+#define LARGEST ((size_t)PTRDIFF_MAX / 2)
+
+#define LEAF_BITS 15
+#define TOP_BITS 12 /* 48 bits of address space */
+
+typedef _Atomic size_t word_t; /* the size of the block that starts here; 0: none */
+static word_t *_Atomic top[1 << TOP_BITS];
+
+static struct {
+    bool on;
+    _Atomic unsigned blocks;
+    _Atomic uint64_t bytes;
+} live;
+
+void gf_big_init(bool on)
+{
+    live.on = on;
+}
+
+uint64_t gf_big_live(void)
+{
+    return gf_load_relaxed(&live.bytes);
+}
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) & ~(unit - 1);
+}
+
+/* Returns the table's word for an address; NULL if that part of the table is missing. */
+static word_t *find_word(uintptr_t start)
+{
+    const uintptr_t index = start / GF_BIG_ALIGN;
+
+    if (index >> (TOP_BITS + LEAF_BITS))
+        return NULL;
+    word_t *const leaf = gf_load_acquire(&top[index >> LEAF_BITS]);
+    return leaf ? &leaf[index & ((1 << LEAF_BITS) - 1)] : NULL;
+}
+
+/* Adds the part of the table that contains the word, if it is missing. */
+static word_t *make_word(uintptr_t start)
+{
+    const uintptr_t index = start / GF_BIG_ALIGN;
+    const size_t size = sizeof(word_t) << LEAF_BITS;
+    word_t *expected = NULL, *const found = find_word(start);
+
+    if (found || index >> (TOP_BITS + LEAF_BITS))
+        return found;
+    word_t *const leaf = gf_heap_mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (leaf == MAP_FAILED)
+        return NULL;
+    if (!gf_cas_acq_rel(&top[index >> LEAF_BITS], &expected, leaf))
+        gf_heap_munmap(leaf, size);
+    return find_word(start);
+}
+
+static size_t block_size(const void *block)
+{
+    word_t *const word = gf_big_may_own(block) ? find_word((uintptr_t)block) : NULL;
+
+    return word ? gf_load_relaxed(word) : 0;
+}
+
+/* If the kernel refuses a mapping, returns all free memory to it and tries again. */
+static uintptr_t map_or_reclaim(size_t size, size_t alignment)
+{
+    const uintptr_t start = gf_big_map(size, alignment);
+
+    return start || !gf_reclaim_all() ? start : gf_big_map(size, alignment);
+}
+
+/*
+ * Grows the mapping in place, or moves its pages. Both places start at a boundary of huge pages, so
+ * huge pages stay whole. Returns the new start; 0 if the mapping is unchanged, because memory is
+ * short or the program has split the mapping.
+ */
+static uintptr_t grow_mapping(uintptr_t start, size_t before, size_t after)
+{
+    const int error = gf_big_grow(start, before, after);
+
+    if (error != ENOMEM)
+        return error ? 0 : start;
+    const uintptr_t to = map_or_reclaim(after, GF_BIG_ALIGN);
+    if (!to)
+        return 0;
+    if (make_word(to))
+        return gf_big_move(start, before, to, after) ? to : 0;
+    gf_big_unmap_new(to, after);
+    return 0;
+}
+
+static struct gf_range new_mapping(size_t size, size_t alignment)
+{
+    const struct gf_range range = {map_or_reclaim(size, alignment), size};
+
+    if (range.start)
+        gf_big_mapped(range.start, size);
+    return range;
+}
+
+/* Grows a mapping of the pool. */
+static bool grow_kept(struct gf_range *range, size_t size)
+{
+    const uintptr_t start = grow_mapping(range->start, range->size, size);
+
+    if (start)
+        *range = (struct gf_range){start, size};
+    else
+        gf_pool_put(range->start, range->size);
+    return start;
+}
+
+static void count_live(size_t before, size_t after)
+{
+    if (after > before)
+        gf_budget_used(&gf_budget, after - before);
+    else
+        gf_budget_unused(&gf_budget, before - after);
+    gf_add_relaxed(&live.bytes, after - before);
+}
+
+static void *alloc(size_t size, size_t alignment, bool zero)
+{
+    struct gf_range range;
+    bool used = gf_pool_take(size, alignment, &range);
+
+    if (!used && size < GF_BIG_MIN)
+        return NULL;
+    /* Counted before it is mapped, so that kept memory and the new block do not exceed the peak. */
+    count_live(0, size);
+    gf_reclaim_check(gf_reclaim_mappings);
+    if (used && range.size < size)
+        used = grow_kept(&range, size);
+    if (!used)
+        range = new_mapping(size, alignment);
+    word_t *const word = range.start ? make_word(range.start) : NULL;
+    count_live(size, word ? range.size : 0);
+    if (!word) {
+        if (range.start)
+            gf_pool_put(range.start, range.size);
+        return NULL;
+    }
+    if (zero && used)
+        gf_overrides_zero((void *)range.start, size);
+    gf_store_relaxed(word, range.size);
+    gf_first_touch_allocated((void *)range.start, range.size, range.size);
+    return (void *)range.start;
+}
+
+void *gf_big_alloc(size_t size, size_t alignment, bool zero)
+{
+    if (!live.on || size > LARGEST || alignment > LARGEST)
+        return NULL;
+    if (gf_add_relaxed(&live.blocks, 1) < LIVE_MAX) {
+        const int error = errno;
+        void *const block =
+            alloc(round_up(size, GF_JEMALLOC_PAGE), gf_max(alignment, GF_BIG_ALIGN), zero);
+        errno = error;
+        if (block)
+            return block;
+    }
+    gf_sub_relaxed(&live.blocks, 1);
+    return NULL;
+}
+
+void *gf_big_aligned(size_t alignment, size_t size)
+{
+    const bool framed = gf_slowpath_enter(gf_slowpath_memalign, size, 0);
+    void *const block = gf_big_alloc(size, alignment, false);
+
+    if (framed)
+        gf_slowpath_leave(block);
+    return block;
+}
+
+static void free_block(word_t *word, uintptr_t start, size_t size)
+{
+    gf_first_touch_freed((void *)start, size, size);
+    gf_store_relaxed(word, 0);
+    gf_sub_relaxed(&live.blocks, 1);
+    count_live(size, 0);
+    gf_budget_freed_block(&gf_budget, size);
+    if (gf_big_renew(start, size))
+        gf_pool_put(start, size);
+    else
+        gf_big_unmap(start, size);
+    gf_reclaim_check(gf_reclaim_mappings);
+}
+
+void gf_big_free(void *block)
+{
+    const size_t size = block_size(block);
+
+    if (!size) {
+        je_free(block);
+        return;
+    }
+    const int error = errno;
+    const bool framed = gf_slowpath_enter(gf_slowpath_free, 0, 0);
+    free_block(find_word((uintptr_t)block), (uintptr_t)block, size);
+    if (framed)
+        gf_slowpath_leave(NULL);
+    errno = error;
+}
+
+size_t gf_big_usable_size(const void *block)
+{
+    const size_t size = block_size(block);
+
+    return size ? size : je_malloc_usable_size(block);
+}
+
+static void *copy_block(void *block, size_t before, size_t size)
+{
+    void *const copy = je_malloc(size);
+
+    if (!copy)
+        return NULL;
+    memcpy(copy, block, gf_min(before, size));
+    gf_big_free(block);
+    return copy;
+}
+
+/* Changes the size of a block of the store. Returns NULL if that is impossible without a copy. */
+static void *resize(void *block, size_t before, size_t after)
+{
+    const uintptr_t start = (uintptr_t)block;
+    uintptr_t to = start;
+
+    if (after <= before && after >= before - before / 4)
+        return block;
+    if (after < before) {
+        count_live(before, after);
+        gf_store_relaxed(find_word(start), after);
+        gf_first_touch_freed((void *)(start + after), before - after, before);
+        gf_big_unmap(start + after, before - after);
+        return block;
+    }
+    count_live(before, after);
+    gf_reclaim_check(gf_reclaim_mappings);
+    /* The word is removed first, because another thread may get the old addresses. */
+    gf_store_relaxed(find_word(start), 0);
+    to = grow_mapping(start, before, after);
+    if (!to)
+        count_live(after, before);
+    gf_store_relaxed(find_word(to ? to : start), to ? after : before);
+    if (to)
+        gf_first_touch_allocated((void *)(to + before), after - before, after);
+    return (void *)to;
+}
+
+static void *realloc_block(void *block, size_t before, size_t size)
+{
+    void *const same = size >= GF_BIG_MIN && size <= LARGEST
+                           ? resize(block, before, round_up(size, GF_JEMALLOC_PAGE))
+                           : NULL;
+
+    return same ? same : copy_block(block, before, size);
+}
+
+/* The block is jemalloc's, and has `before` bytes. Returns NULL if jemalloc must do it. */
+static void *move_to_store(void *block, size_t before, size_t size)
+{
+    void *const copy = before < size ? gf_big_alloc(size, GF_BIG_ALIGN, false) : NULL;
+
+    if (copy) {
+        memcpy(copy, block, before);
+        je_free(block);
+    }
+    return copy;
+}
+
+static void *realloc_any(void *block, size_t before, size_t old, size_t size)
+{
+    if (before && size == 0) {
+        gf_big_free(block);
+        return NULL;
+    }
+    if (before)
+        return realloc_block(block, before, size);
+    void *const moved = block && size >= GF_BIG_MIN ? move_to_store(block, old, size) : NULL;
+    return moved ? moved : je_realloc(block, size);
+}
+
+void *gf_big_realloc(void *block, size_t size)
+{
+    const int error = errno;
+    const size_t before = block_size(block), old = block ? gf_big_usable_size(block) : 0;
+    const size_t copied = before && size >= GF_BIG_MIN ? 0 : gf_min(old, size);
+    const bool framed = gf_slowpath_enter(gf_slowpath_realloc, size, copied);
+    void *const ret = realloc_any(block, before, old, size);
+
+    if (framed)
+        gf_slowpath_leave(ret);
+    errno = ret || !size ? error : ENOMEM;
+    return ret;
+}

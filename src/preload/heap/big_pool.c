@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/big_pool.h"
+
+#include "os/permit.h"
+#include "preload/heap/budget.h"
+#include "preload/heap/first_touch.h"
+#include "preload/heap/jemalloc_sys.h"
+#include "preload/heap/mappings.h"
+#include "preload/heap/slowpath.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* The kernel grants a mapping with MAP_NORESERVE even if it exceeds all memory. */
+static bool fits(size_t size)
+{
+    return gf_likely(size < GF_MAPPINGS_ASKED_MIN) || gf_mappings_fit(size);
+}
+
+/* Returns 0 if the kernel refuses. */
+static uintptr_t map(uintptr_t at, size_t size, int flags)
+{
+    const long mapped = syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0L);
+
+    return mapped == -1 ? 0 : (uintptr_t)mapped;
+}
+
+void gf_big_unmap_new(uintptr_t start, size_t size)
+{
+    syscall(SYS_munmap, start, size);
+}
+
+/* Maps more than needed, and unmaps the rest. */
+static uintptr_t map_and_cut(size_t size, size_t alignment)
+{
+    const uintptr_t first = map(0, size + alignment, 0);
+    const uintptr_t start = (first + alignment - 1) & ~(alignment - 1);
+
+    if (!first)
+        return 0;
+    if (start > first)
+        gf_big_unmap_new(first, start - first);
+    if (start < first + alignment)
+        gf_big_unmap_new(start + size, first + alignment - start);
+    return start;
+}
+
+/*
+ * If the kernel chooses an unaligned address, the next multiple below is usually free, because the
+ * kernel maps downwards.
+ */
+static uintptr_t map_aligned(size_t size, size_t alignment)
+{
+    uintptr_t mapped = map(0, size, 0);
+    const uintptr_t below = mapped & ~(alignment - 1);
+
+    if (mapped == below)
+        return mapped;
+    gf_big_unmap_new(mapped, size);
+    mapped = map(below, size, MAP_FIXED_NOREPLACE);
+    if (mapped == below)
+        return below;
+    if (mapped)
+        gf_big_unmap_new(mapped, size);
+    return map_and_cut(size, alignment);
+}
+
+uintptr_t gf_big_map(size_t size, size_t alignment)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+    const uintptr_t start = fits(size) ? map_aligned(size, alignment) : 0;
+
+    gf_slowpath_end(&mark, gf_slowpath_map, size);
+    return start;
+}
+
+void gf_big_mapped(uintptr_t start, size_t size)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+
+    gf_mappings_add(start, size);
+    gf_mappings_apply_policy((void *)start, size);
+    gf_huge_mapped((void *)start, size);
+    gf_slowpath_end(&mark, gf_slowpath_map, 0);
+}
+
+/* The new pages have the memory policy of the old ones, because they are in the same mapping. */
+static void grown(uintptr_t start, size_t before, size_t after)
+{
+    gf_mappings_add(start, after);
+    gf_huge_grown((void *)start, before, after);
+}
+
+int gf_big_grow(uintptr_t start, size_t before, size_t after)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+    int error = ENOMEM;
+
+    if (fits(after - before)) {
+        error = syscall(SYS_mremap, start, before, after, 0, 0UL) == -1 ? errno : 0;
+        if (error == 0)
+            grown(start, before, after);
+    }
+    gf_slowpath_end(&mark, gf_slowpath_map, error ? 0 : after - before);
+    return error;
+}
+
+bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+
+    /* Removed first, because after the call another thread can map the old addresses. */
+    gf_mappings_remove(start, before);
+    const bool moved = gf_monitored_mremap((void *)start, before, after, (void *)to) != MAP_FAILED;
+    if (moved)
+        grown(to, before, after);
+    else
+        gf_mappings_add(start, before);
+    gf_slowpath_end(&mark, gf_slowpath_map, before);
+    return moved;
+}
+
+/* For private memory, msync has no other effect than this check. */
+static bool is_locked(uintptr_t start, size_t size)
+{
+    return gf_presence_allowed() && gf_permit(gf_permit_msync) &&
+           syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 && errno == EBUSY;
+}
+
+bool gf_big_renew(uintptr_t start, size_t size)
+{
+    if (is_locked(start, size) || syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    syscall(SYS_madvise, start, size, MADV_DOFORK);
+    syscall(SYS_madvise, start, size, MADV_KEEPONFORK); /* Linux 4.14 */
+    return true;
+}
+
+void gf_big_unmap(uintptr_t start, size_t size)
+{
+    /* munmap fails if it splits a mapping and the process has as many as the kernel allows. */
+    if (gf_heap_munmap((void *)start, size) != 0)
+        gf_heap_madvise((void *)start, size, MADV_DONTNEED);
+}
+
+#define KEPT_MAX 1024
+
+/* Protects kept and count. A fork takes it just before the lock of the range table. */
+static struct gf_lock lock;
+static struct gf_range kept[KEPT_MAX]; /* oldest first */
+static size_t count;
+static __thread bool forks; /* this thread's fork holds the lock */
+
+static void pool_before_fork(void)
+{
+    if (__libc_single_threaded)
+        return;
+    gf_lock_take(&lock);
+    forks = true;
+}
+
+static void pool_after_fork(void)
+{
+    if (!forks)
+        return;
+    forks = false;
+    gf_lock_give(&lock);
+}
+
+void gf_pool_init(void)
+{
+    pthread_atfork(pool_before_fork, pool_after_fork, pool_after_fork);
+}
+
+/* A fork in a signal handler may have interrupted a thread that held the lock. */
+bool gf_pool_in_child(void)
+{
+    const bool held = gf_load_relaxed(&lock.state) != 0;
+
+    if (held)
+        gf_store_relaxed(&lock.state, 0);
+    return held;
+}
+
+/* The caller of the functions up to the next one without `static` holds the lock. */
+static struct gf_range remove_at(size_t i)
+{
+    const struct gf_range range = kept[i];
+
+    count--;
+    memmove(&kept[i], &kept[i + 1], (count - i) * sizeof(kept[0]));
+    gf_sub_relaxed(&gf_budget.pool, (int64_t)range.size);
+    return range;
+}
+
+/* Removes the bytes of the mapping from `left` on, and returns them. */
+static struct gf_range cut_at(size_t i, size_t left)
+{
+    const struct gf_range tail = {kept[i].start + left, kept[i].size - left};
+
+    kept[i].size = left;
+    gf_sub_relaxed(&gf_budget.pool, (int64_t)tail.size);
+    return tail;
+}
+
+static void insert_at(size_t i, struct gf_range range)
+{
+    memmove(&kept[i + 1], &kept[i], (count - i) * sizeof(kept[0]));
+    kept[i] = range;
+    count++;
+    gf_add_relaxed(&gf_budget.pool, (int64_t)range.size);
+}
+
+/*
+ * Returns the index of the mapping to take; `count` if there is none. Newer mappings are preferred,
+ * because their pages are more likely to be in the CPU's cache.
+ */
+static size_t find(size_t size, size_t alignment)
+{
+    /* A mapping with a larger alignment cannot move to grow. */
+    const bool grow = alignment <= GF_BIG_ALIGN && size >= GF_BIG_MIN;
+    const size_t most = size < GF_BIG_MIN ? size + size / 4 : SIZE_MAX;
+    size_t fits = count, grows = count;
+
+    for (size_t i = count; i-- > 0;) {
+        const size_t have = kept[i].size;
+        if (kept[i].start & (alignment - 1) || have > most)
+            continue;
+        if (have >= size && (fits == count || have < kept[fits].size))
+            fits = i;
+        else if (grow && have < size && have >= size / 2 &&
+                 (grows == count || have > kept[grows].size))
+            grows = i;
+    }
+    return fits < count ? fits : grows;
+}
+
+bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret)
+{
+    const size_t whole = (size + GF_BIG_ALIGN - 1) & ~(GF_BIG_ALIGN - 1);
+
+    if (gf_load_relaxed(&gf_budget.pool) == 0)
+        return false;
+    gf_lock_take(&lock);
+    const size_t i = find(size, alignment);
+    const bool found = i < count;
+    if (found) {
+        *ret = remove_at(i);
+        if (ret->size >= whole + GF_BIG_ALIGN) {
+            insert_at(i, (struct gf_range){ret->start + whole, ret->size - whole});
+            ret->size = whole;
+        }
+    }
+    gf_lock_give(&lock);
+    return found;
+}
+
+void gf_pool_put(uintptr_t start, size_t size)
+{
+    struct gf_range oldest = {0, 0};
+
+    gf_lock_take(&lock);
+    if (count == KEPT_MAX)
+        oldest = remove_at(0);
+    insert_at(count, (struct gf_range){start, size});
+    gf_lock_give(&lock);
+    if (oldest.size)
+        gf_big_unmap(oldest.start, oldest.size);
+}
+
+size_t gf_pool_drop(uint64_t most)
+{
+    struct gf_range range = {0, 0};
+
+    if (gf_load_relaxed(&gf_budget.pool) == 0)
+        return 0;
+    gf_lock_take(&lock);
+    if (count) {
+        const size_t size = kept[0].size;
+        /* Mappings that have huge pages are cut at a boundary of huge pages. */
+        const size_t unit = size >= GF_HUGE_MIN ? GF_HUGE_PAGE : (size_t)64 << 10;
+        const size_t left = size > most ? (size - most) & ~(unit - 1) : 0;
+        range = left ? cut_at(0, left) : remove_at(0);
+    }
+    gf_lock_give(&lock);
+    if (range.size)
+        gf_big_unmap(range.start, range.size);
+    return range.size;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kept mappings of big blocks, and their system calls. */
+#ifndef GF_PRELOAD_HEAP_BIG_POOL_H
+#define GF_PRELOAD_HEAP_BIG_POOL_H
+
+#include "abi/heap_api.h"
+#include "base/base.h"
+
+/*
+ * The system calls of the big-block store (big.h). Calls that remove pages are visible to
+ * registration caches (jemalloc_sys.h). The caller holds no lock. The functions may change errno.
+ */
+
+/* Maps `size` bytes at a multiple of `alignment`. Returns 0 if the kernel refuses. */
+uintptr_t gf_big_map(size_t size, size_t alignment);
+/* Records a mapping of gf_big_map, and gives it its memory policy and huge pages. */
+void gf_big_mapped(uintptr_t start, size_t size);
+/* Undoes gf_big_map for a mapping that was not recorded. */
+void gf_big_unmap_new(uintptr_t start, size_t size);
+
+/*
+ * Grows a recorded mapping in place. Returns 0, or an error: ENOMEM if the addresses behind it are
+ * used, EFAULT if the program has split the mapping.
+ */
+int gf_big_grow(uintptr_t start, size_t before, size_t after);
+/*
+ * Moves the pages of a recorded mapping to the start of an unrecorded one, which becomes recorded.
+ * Returns false if that failed; then the new mapping is lost, because the kernel may have unmapped
+ * it already.
+ */
+bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after);
+
+/*
+ * Prepares the mapping of a freed block for another block: undoes what the program may have set for
+ * the pages of its block (mprotect, madvise about forks). Returns false if the mapping must be
+ * unmapped, because pages are locked: in glibc, too, the lock ends with the block.
+ */
+bool gf_big_renew(uintptr_t start, size_t size);
+
+/* Unmaps a recorded mapping, or a part of it. If the kernel refuses, only removes the pages. */
+void gf_big_unmap(uintptr_t start, size_t size);
+
+/*
+ * The pool of kept mappings: freed blocks of the big-block store (big.h), oldest first. Each starts
+ * at a boundary of huge pages. The budget (pages/budget.h) counts their bytes. Blocks in the pool
+ * belong to no caller, so the pool may unmap them at any time.
+ */
+
+#define GF_BIG_ALIGN ((size_t)2 << 20)
+/* Blocks from this size on are served by the store. */
+#define GF_BIG_MIN ((size_t)4 << 20)
+
+/* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
+void gf_pool_init(void);
+/* Called in a forked child, before the pool is used. Returns whether its lock was held: a signal handler forked. */
+bool gf_pool_in_child(void);
+
+/*
+ * Takes the kept mapping with the least waste that has at least `size` bytes; what it has beyond
+ * that stays in the pool if it is large enough. If there is none, takes the largest mapping that has
+ * half of `size`, for the caller to grow. Returns false if there is neither. For less than GF_BIG_MIN
+ * bytes, takes only a mapping that wastes little.
+ */
+bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret);
+
+/* Keeps a mapping, or unmaps it if the pool is full. */
+void gf_pool_put(uintptr_t start, size_t size);
+
+/*
+ * Unmaps the oldest mapping, or about `most` bytes at its end if it is larger. Returns how many bytes
+ * it unmapped; 0 if the pool is empty. The caller holds no lock.
+ */
+size_t gf_pool_drop(uint64_t most);
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "preload/heap/mappings.h"
+
+#include "os/permit.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static uintptr_t range_end(const struct gf_range *range)
+{
+    return range->start + range->size;
+}
+
+/* Returns the index of the first range that ends at or after `address`. */
+static size_t first_range_reaching(const struct gf_ranges *ranges, uintptr_t address)
+{
+    size_t low = 0, high = ranges->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (range_end(&ranges->at[middle]) < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void replace_entries(struct gf_ranges *ranges, size_t first, size_t last,
+                            const struct gf_range *with, size_t count)
+{
+    for (size_t i = first; i < last; i++)
+        ranges->bytes -= ranges->at[i].size;
+    memmove(&ranges->at[first + count], &ranges->at[last],
+            (ranges->count - last) * sizeof(ranges->at[0]));
+    for (size_t i = 0; i < count; i++) {
+        ranges->at[first + i] = with[i];
+        ranges->bytes += with[i].size;
+    }
+    ranges->count = ranges->count - (last - first) + count;
+}
+
+void gf_ranges_add(struct gf_ranges *ranges, uintptr_t start, size_t size)
+{
+    uintptr_t end = start + size;
+    const size_t first = first_range_reaching(ranges, start);
+    size_t last = first;
+
+    for (; last < ranges->count && ranges->at[last].start <= end; last++) {
+        start = gf_min(start, ranges->at[last].start);
+        end = gf_max(end, range_end(&ranges->at[last]));
+    }
+    if (last == first && ranges->count == GF_RANGES_MAX) {
+        ranges->overflowed = true;
+        return;
+    }
+    replace_entries(ranges, first, last, &(struct gf_range){start, end - start}, 1);
+}
+
+void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size)
+{
+    const uintptr_t end = start + size;
+    struct gf_range rest[2] = {0};
+    size_t left = 0;
+    size_t first = first_range_reaching(ranges, start);
+
+    if (first < ranges->count && range_end(&ranges->at[first]) == start)
+        first++; /* this range ends where the removed one starts */
+    size_t last = first;
+    for (; last < ranges->count && ranges->at[last].start < end; last++) {
+        const struct gf_range *range = &ranges->at[last];
+        if (range->start < start)
+            rest[left++] = (struct gf_range){range->start, start - range->start};
+        if (range_end(range) > end)
+            rest[left++] = (struct gf_range){end, range_end(range) - end};
+    }
+    if (last == first)
+        return;
+    if (ranges->count - (last - first) + left > GF_RANGES_MAX) {
+        ranges->overflowed = true;
+        left--;
+    }
+    replace_entries(ranges, first, last, rest, left);
+}
+
+enum { lock_free, lock_held, lock_wanted };
+
+static GF_COLD void wait_for_lock(struct gf_lock *lock)
+{
+    const int error = errno;
+
+    while (gf_exchange_acquire(&lock->state, lock_wanted) != lock_free)
+        syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, lock_wanted, NULL);
+    errno = error;
+}
+
+void gf_lock_take(struct gf_lock *lock)
+{
+    unsigned expected = lock_free;
+
+    if (gf_unlikely(!gf_cas_acquire(&lock->state, &expected, lock_held)))
+        wait_for_lock(lock);
+}
+
+void gf_lock_give(struct gf_lock *lock)
+{
+    if (gf_unlikely(atomic_exchange_explicit(&lock->state, lock_free, memory_order_release) ==
+                    lock_wanted)) {
+        const int error = errno;
+        syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1);
+        errno = error;
+    }
+}
+
+static struct gf_ranges ranges;
+static _Atomic uint64_t bytes; /* the same as ranges.bytes, for readers without the lock */
+
+static struct {
+    _Atomic int policy; /* 0 for no policy */
+    struct gf_nodes nodes;
+} wanted;
+
+static _Atomic uint64_t refused;
+
+/*
+ * Protects `ranges` and `wanted`. Its fork handlers are registered before all others, so a fork takes
+ * this lock last and releases it first.
+ */
+static struct gf_lock lock;
+
+static void lock_mappings(void)
+{
+    gf_lock_take(&lock);
+}
+
+static void unlock_mappings(void)
+{
+    gf_lock_give(&lock);
+}
+
+bool gf_mappings_are_locked(void)
+{
+    return gf_load_relaxed(&lock.state) != 0;
+}
+
+/*
+ * In a process with one thread, a fork does not take the lock, because a write to the lock would
+ * copy its page in each child.
+ */
+static __thread bool forks; /* this thread's fork holds the lock */
+
+static void mappings_before_fork(void)
+{
+    if (__libc_single_threaded)
+        return;
+    lock_mappings();
+    forks = true;
+}
+
+static void mappings_after_fork(void)
+{
+    if (!forks)
+        return;
+    forks = false;
+    unlock_mappings();
+}
+
+void gf_mappings_init(void)
+{
+    pthread_atfork(mappings_before_fork, mappings_after_fork, mappings_after_fork);
+}
+
+void gf_mappings_add(uintptr_t start, size_t size)
+{
+    lock_mappings();
+    gf_ranges_add(&ranges, start, size);
+    gf_store_relaxed(&bytes, ranges.bytes);
+    unlock_mappings();
+}
+
+void gf_mappings_remove(uintptr_t start, size_t size)
+{
+    lock_mappings();
+    gf_ranges_remove(&ranges, start, size);
+    gf_store_relaxed(&bytes, ranges.bytes);
+    unlock_mappings();
+}
+
+uint64_t gf_mappings_bytes(void)
+{
+    return gf_load_relaxed(&bytes);
+}
+
+bool gf_mappings_at(size_t i, struct gf_range *ret)
+{
+    lock_mappings();
+    const bool there = i < ranges.count;
+    if (there)
+        *ret = ranges.at[i];
+    unlock_mappings();
+    return there;
+}
+
+size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
+{
+    lock_mappings();
+    const size_t count = ranges.overflowed ? SIZE_MAX : ranges.count;
+    for (size_t i = 0; i < cap; i++)
+        ret[i] = i < ranges.count ? ranges.at[i] : (struct gf_range){0, 0};
+    unlock_mappings();
+    return count;
+}
+
+static bool try_mapping(size_t size, int protection, int flags)
+{
+    const int error = errno;
+    const long mapped = syscall(SYS_mmap, NULL, size, protection, MAP_ANONYMOUS | flags, -1, 0L);
+
+    if (mapped != -1)
+        syscall(SYS_munmap, mapped, size);
+    errno = error;
+    return mapped != -1;
+}
+
+/*
+ * The kernel counts a shared mapping as used memory although it may not be accessed. So it has no
+ * pages even after mlockall(MCL_FUTURE), which populates new mappings. A seccomp filter may allow
+ * only the flags that other allocators use.
+ */
+bool gf_mappings_fit(size_t size)
+{
+    return gf_permit_sealed() ? gf_mappings_fit_writable(size)
+                              : try_mapping(size, PROT_NONE, MAP_SHARED);
+}
+
+bool gf_mappings_fit_writable(size_t size)
+{
+    return try_mapping(size, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+}
+
+void gf_mappings_set_node(int policy, const struct gf_nodes *nodes)
+{
+    lock_mappings();
+    gf_store_relaxed(&wanted.policy, policy);
+    if (policy)
+        wanted.nodes = *nodes;
+    unlock_mappings();
+}
+
+void gf_mappings_apply_policy(void *start, size_t size)
+{
+    struct gf_nodes nodes;
+
+    if (gf_likely(gf_load_relaxed(&wanted.policy) == 0) || !gf_permit(gf_permit_mbind))
+        return;
+    lock_mappings();
+    const int policy = gf_load_relaxed(&wanted.policy);
+    nodes = wanted.nodes;
+    unlock_mappings();
+    if (policy == 0)
+        return;
+    /*
+     * The kernel reads one bit less than maxnode (get_nodes in mm/mempolicy.c), so one more than
+     * the number of bits is passed.
+     */
+    if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0)
+        gf_add_relaxed(&refused, 1);
+}
+
+uint64_t gf_mappings_refused(void)
+{
+    return gf_load_relaxed(&refused);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps free memory within the budget (pages/budget.h). Free pages of jemalloc are purged, and kept
+ * mappings are unmapped, the oldest of each first. If the program has just freed one kind of memory,
+ * the other kind goes first.
+ */
+#ifndef GF_PRELOAD_HEAP_RECLAIM_H
+#define GF_PRELOAD_HEAP_RECLAIM_H
+
+#include "abi/heap_api.h"
+#include "preload/heap/budget.h"
+
+enum gf_reclaim_kind { gf_reclaim_pages, gf_reclaim_mappings };
+
+GF_COLD void gf_reclaim_now(enum gf_reclaim_kind newest);
+
+/* Called after a change of the counts. The caller holds no lock of jemalloc. Keeps errno. */
+static inline void gf_reclaim_check(enum gf_reclaim_kind newest)
+{
+    if (gf_unlikely(gf_budget_needs_check(&gf_budget)))
+        gf_reclaim_now(newest);
+}
+
+/*
+ * Returns all free memory to the kernel, and returns true if there was some. Called for malloc_trim,
+ * and when a mapping failed. Keeps errno.
+ */
+bool gf_reclaim_all(void);
+
+/*
+ * Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times.
+ * engines_child: a process with an engine started this one, so it has the budget of a forked child.
+ */
+void gf_reclaim_init(bool managed, bool engines_child);
+bool gf_reclaim_managed(void);
+
+/*
+ * Called with a soft limit at the start and when it changes: RLIMIT_AS or RLIMIT_DATA. The kernel
+ * counts free memory, too. So while there is such a limit, the heap keeps nothing, and unmaps what it
+ * purges. Other limits are ignored. Keeps errno.
+ */
+void gf_reclaim_limit(int resource, uint64_t soft);
+
+/*
+ * Called in a forked child, after jemalloc's locks were initialised. Purges free memory that the
+ * child shares with the parent. While it is shared, the parent's first write to each page makes the
+ * kernel copy the page. may_lock: false if this thread may hold a lock of jemalloc. Then nothing is
+ * purged.
+ */
+void gf_reclaim_in_child(bool may_lock);
+
+/* These are the members retained, watch_retained, purge and purge_unused of gf_heap_ops. */
+void gf_reclaim_read(struct gf_heap_retained *ret);
+void gf_reclaim_watch(void (*wake)(void), uint64_t headroom);
+void gf_reclaim_purge(void);
+void gf_reclaim_unused(void);
+
+#endif
