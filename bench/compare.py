@@ -28,7 +28,7 @@ JOB = """
 
 def trial(options, planted):
     """Returns whether the comparison finds a difference, and its output."""
-    words = [pathlib.Path(options.build) / "src" / "cli" / "gpufeed", "compare", "-n", str(options.pairs),
+    words = [pathlib.Path(options.build) / "src" / "tools" / "gpufeed", "compare", "-n", str(options.pairs),
              *(word for arm, mean in (("base", options.seconds), ("planted", options.seconds * (1 - planted)))
                for variable in (f"MEAN_US={mean * 1e6:.0f}", f"NOISE_PPM={options.noise * 1e6:.0f}", "GPUFEED=off")
                for word in ("--arm", f"{arm}:{variable}")), "--", "sh", "-c", JOB]

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 scripts/packages.sh build
 [ -f build/build.ninja ] || meson setup build
 meson compile -C build
-gpufeed=build/src/cli/gpufeed
+gpufeed=build/src/tools/gpufeed
 reports=$PWD/build/quickstart
 mkdir -p "$reports"
 rm -f "$reports"/*.json

@@ -21,7 +21,7 @@ flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -Ibuild-fuzz/include "-fsanitize=ad
 rm -rf build-fuzz/objects build-fuzz/parsers.a
 mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include/cli/report/files
 python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/cli/report/files/page.h
-for source in src/base/*.c src/base/*.c src/config/*.c src/os/*.c src/cli/common/*.c src/cli/report/*.c src/cli/report/*/*.c src/cli/run/exec_target.c \
+for source in src/base/*.c src/base/*.c src/config/*.c src/os/*.c src/tools/common/*.c src/tools/report/*.c src/cli/report/*/*.c src/tools/run/exec_target.c \
     src/host/hint.c src/preload/trace/dwarf*.c; do
     [[ $source == src/config/generate* ]] && continue
     clang "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "build-fuzz/objects/${source//\//-}.o"

@@ -3,8 +3,8 @@
 #include "fuzz.h"
 
 #include "base/elf_view.h"
-#include "cli/report/input/elfsym.h"
-#include "cli/run/exec_target.h"
+#include "tools/job/frame_name.h"
+#include "tools/run/exec_target.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
  */
 #include "fuzz.h"
 
-#include "cli/common/cli.h"
-#include "cli/report/cmd_report.h"
+#include "tools/common/cli.h"
+#include "tools/report/cmd_report.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -2,9 +2,8 @@
 /* `gpufeed report --perfetto --with` on files that claim to be a trace of PyTorch. */
 #include "fuzz.h"
 
-#include "cli/report/files/perfetto.h"
-#include "cli/report/files/torch_trace.h"
-#include "cli/report/output/answer.h"
+#include "tools/report/perfetto.h"
+#include "tools/answer/answer.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

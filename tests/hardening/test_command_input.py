@@ -13,7 +13,7 @@ import pytest
 
 from conftest import BUILD
 
-COMMAND = BUILD / "src" / "cli" / "gpufeed"
+COMMAND = BUILD / "src" / "tools" / "gpufeed"
 ACTIVE = {"CSI": "\x1b[31m", "8-bit CSI": "\x9b31m", "8-bit OSC": "\x9d0;title\x9c", "override": "\u202e",
           "isolate": "\u2067", "mark": "\u200f", "arabic mark": "\u061c", "line": "\u2028", "DEL": "\x7f"}
 

@@ -14,7 +14,7 @@ from conftest import BUILD, CUDA, HERE, SIM_DIR, SOURCE
 sys.path.insert(0, str(SOURCE / "tests" / "machines"))
 import make  # noqa: E402
 
-COMMAND = BUILD / "src" / "cli" / "gpufeed"
+COMMAND = BUILD / "src" / "tools" / "gpufeed"
 GPU = "0000:06:00.0"
 X86 = {"openat": 257, "mincore": 27, "move_pages": 279, "migrate_pages": 256, "process_vm_readv": 310,
        "process_vm_writev": 311, "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_getscheduler": 145,

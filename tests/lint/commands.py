@@ -66,7 +66,7 @@ class Tree:
     def verb_help(self, verb):
         """Returns the help of a verb of gpufeed, or None if there is no such verb."""
         if verb not in self.help:
-            done = subprocess.run([self.build / "src/cli/gpufeed", "help", verb], capture_output=True, text=True, check=False)
+            done = subprocess.run([self.build / "src/tools/gpufeed", "help", verb], capture_output=True, text=True, check=False)
             self.help[verb] = done.stdout if done.returncode == 0 else None
         return self.help[verb]
 
@@ -164,7 +164,7 @@ def check_program(tree, program, words):
 def check_command(tree, words):
     for at, word in enumerate(words):
         name = word.removeprefix("./")
-        if word == "gpufeed" or name.endswith("/src/cli/gpufeed"):
+        if word == "gpufeed" or name.endswith("/src/tools/gpufeed"):
             yield from check_gpufeed(tree, words[at + 1:])
             return
         if word == "meson" and words[at + 1:at + 2] and words[at + 1] in ("test", "compile"):

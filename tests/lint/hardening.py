@@ -14,8 +14,8 @@ import sys
 PRODUCTS = {
     "src/preload/libgpufeed.so": {"lazy"},
     "src/engine/libgpufeed-engine.so": {"rpath", "fortified"},
-    "src/cli/gpufeed": {"rpath", "fortified", "pie"},
-    "src/stacks/gpufeed-stacks": {"fortified"},
+    "src/tools/gpufeed": {"rpath", "fortified", "pie"},
+    "src/tools/stacks/gpufeed-stacks": {"fortified"},
 }
 
 

@@ -23,7 +23,7 @@ from exceptions import read_exceptions  # noqa: E402  pylint: disable=wrong-impo
 BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
 PRELOAD = BUILD / "src" / "preload" / "libgpufeed.so"
 ENGINE_DIR = BUILD / "src" / "engine"
-COMMAND = BUILD / "src" / "cli" / "gpufeed"
+COMMAND = BUILD / "src" / "tools" / "gpufeed"
 SIM_DIR = BUILD / "tests" / "sim"
 APPS = BUILD / "tests" / "preload"
 # Meson sets MESON_EXE_WRAPPER if the build is for another processor. The tests then run their programs under that

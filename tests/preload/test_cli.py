@@ -348,8 +348,8 @@ def test_help_lists_every_option_within_80_columns(gpufeed):
 
 
 def test_flags_are_written_with_dashes_everywhere(gpufeed):
-    texts = [gpufeed("run", "--help").stdout, (BUILD / "src" / "cli" / "gpufeed.bash").read_text(),
-             (BUILD / "src" / "cli" / "gpufeed.1").read_text().replace("\\-", "-")]
+    texts = [gpufeed("run", "--help").stdout, (BUILD / "src" / "tools" / "gpufeed.bash").read_text(),
+             (BUILD / "src" / "tools" / "gpufeed.1").read_text().replace("\\-", "-")]
     for text in texts:
         assert "--stage-min" in text and "stage_min" not in text
 
@@ -368,8 +368,8 @@ def test_version_and_verbs(gpufeed):
     assert gpufeed("--help").returncode == 0
     verbs = [line.split()[0] for line in gpufeed("help").stdout.splitlines() if line.startswith("  ")]
     assert {"run", "report", "topo", "help"} <= set(verbs)
-    manual = (BUILD / "src" / "cli" / "gpufeed.1").read_text()
-    completion = (BUILD / "src" / "cli" / "gpufeed.bash").read_text()
+    manual = (BUILD / "src" / "tools" / "gpufeed.1").read_text()
+    completion = (BUILD / "src" / "tools" / "gpufeed.bash").read_text()
     words = re.search('compgen -W "(run [^"]*)"', completion)[1]
     for verb in verbs:
         assert gpufeed("help", verb).stdout.startswith("Usage: gpufeed "), verb

@@ -21,7 +21,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def complete(*words, cwd=None):
-    script = BUILD / "src" / "cli" / "gpufeed.bash"
+    script = BUILD / "src" / "tools" / "gpufeed.bash"
     # bash may use 256 MiB of address space, so that a list that grows without limit fails the test.
     result = subprocess.run(["bash", "--norc", "-c", "ulimit -v 262144\n" + ASK, "bash", script, "gpufeed", *words],
                             capture_output=True, text=True, timeout=60, check=False, cwd=cwd)

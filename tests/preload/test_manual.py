@@ -11,7 +11,7 @@ VERBS = ["run", "report", "compare", "stacks", "top", "topo", "doctor", "preload
 
 def section(name):
     """Returns the lines of a section, without macros and escapes."""
-    page = (BUILD / "src" / "cli" / "gpufeed.1").read_text(encoding="utf-8").replace("\\-", "-")
+    page = (BUILD / "src" / "tools" / "gpufeed.1").read_text(encoding="utf-8").replace("\\-", "-")
     text = re.search(rf"^\.SH {name}\n(.*?)^\.SH ", page, re.M | re.S)[1]
     return [re.sub(r"^\.[A-Z]+ ", "", line) for line in text.splitlines()]
 

@@ -4,7 +4,7 @@
  */
 #include "unit.h"
 
-#include "cli/compare/bootstrap.h"
+#include "tools/compare/trial.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "cli/doctor/finding.h"
+#include "tools/doctor/finding.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_CLI_DOCTOR_CMD_DOCTOR_H
-#define GF_CLI_DOCTOR_CMD_DOCTOR_H
-
-/* The verb `doctor`: argv[0] is its name. Returns the exit code (cli/common/cli.h). */
-int gf_cmd_doctor(int argc, char **argv);
-
-#endif

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_CLI_REPORT_CMD_REPORT_H
-#define GF_CLI_REPORT_CMD_REPORT_H
-
-/* The verb `report`: argv[0] is its name. Returns the exit code (cli/common/cli.h). */
-int gf_cmd_report(int argc, char **argv);
-
-#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/answer/amount.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/*
+ * Formats the value in the largest unit in which it is at least 1. A result below 10 has one
+ * decimal, unless this decimal is 0.
+ */
+static const char *with_unit(double value, const double *sizes, const char *const *units,
+                             size_t count, char *buf)
+{
+    size_t i = 0;
+
+    while (i + 1 < count && value >= sizes[i + 1])
+        i++;
+    value /= sizes[i];
+    const bool has_tenths = value > -9.95 && value < 9.95;
+    const int tenths = has_tenths ? (int)(value * 10 + (value < 0 ? -0.5 : 0.5)) : 0;
+    const bool is_whole = tenths % 10 == 0;
+    snprintf(buf, GF_AMOUNT, is_whole ? "%.0f %s" : "%.1f %s", value, units[i]);
+    return buf;
+}
+
+const char *gf_amount_time(double seconds, char buf[GF_AMOUNT])
+{
+    static const double sizes[] = {1e-6, 1e-3, 1, 3600};
+    static const char *const units[] = {"us", "ms", "s", "h"};
+
+    if (seconds >= 9.95 && seconds < 100) {
+        snprintf(buf, GF_AMOUNT, "%.1f s", seconds);
+        return buf;
+    }
+    return with_unit(seconds, sizes, units, GF_ARRAY_LEN(sizes), buf);
+}
+
+const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT])
+{
+    static const double sizes[] = {1, 1024, 1048576, 1073741824, 1099511627776};
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+
+    return with_unit(bytes, sizes, units, GF_ARRAY_LEN(sizes), buf);
+}
+
+const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT])
+{
+    if (gb_per_s < 0.1)
+        snprintf(buf, GF_AMOUNT, gb_per_s < 0.00995 ? "%.1f MB/s" : "%.0f MB/s", 1000 * gb_per_s);
+    else
+        snprintf(buf, GF_AMOUNT, "%.1f GB/s", gb_per_s);
+    return buf;
+}
+
+const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT])
+{
+    const double percent = whole > 0 ? 100 * part / whole : 0;
+
+    snprintf(buf, GF_AMOUNT, percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
+    return buf;
+}
+
+const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT])
+{
+    const time_t second = (time_t)(time > 0 && time < 1e11 ? time : 0);
+    struct tm local;
+
+    if (!second || !localtime_r(&second, &local) ||
+        !strftime(buf, GF_AMOUNT, with_date ? "%F %H:%M:%S" : "%H:%M:%S", &local))
+        snprintf(buf, GF_AMOUNT, "-");
+    return buf;
+}
+
+const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT])
+{
+    const bool one = count > 0.5 && count < 1.5;
+
+    snprintf(buf, GF_AMOUNT, "%.0f %s%s", count, noun, one ? "" : "s");
+    return buf;
+}
+
+void gf_lines_add(struct gf_lines *lines, const char *format, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, format);
+    const int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0)
+        return;
+    char **list = reallocarray(lines->list, lines->count + 1, sizeof(*list));
+    bool known = !list;
+    if (list)
+        lines->list = list;
+    for (size_t i = 0; list && i < lines->count; i++)
+        known = known || strcmp(list[i], text) == 0;
+    if (known)
+        free(text);
+    else
+        list[lines->count++] = text;
+}
+
+void gf_lines_free(struct gf_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        free(lines->list[i]);
+    free(lines->list);
+    *lines = (struct gf_lines){0};
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers with units, lists of sentences. */
+#ifndef GF_TOOLS_ANSWER_AMOUNT_H
+#define GF_TOOLS_ANSWER_AMOUNT_H
+
+#include "base/base.h"
+
+/* Formats numbers with units. Each function writes GF_AMOUNT bytes at most, and returns buf. */
+
+#define GF_AMOUNT 64
+
+/* A duration: "812 us", "16.9 ms", "8.2 s", "2.1 h". */
+const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
+/* A size: "8 MiB", "1.5 GiB". */
+const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
+/* A rate: "3.6 GB/s", "83 MB/s", "0.5 MB/s". */
+const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
+/* A share: "0.3 %", "67 %". */
+const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
+/*
+ * A time as local time, without or with the date: "08:51:09", "2026-11-23 08:51:09"; "-" if the
+ * time is unknown.
+ */
+const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
+/* A number with its noun: "1 stall", "12 stalls". */
+const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
+
+/* A list of sentences. If memory is short, sentences are dropped. */
+struct gf_lines {
+    char **list;
+    size_t count;
+};
+
+/* Adds a sentence, unless the list already contains it. */
+void gf_lines_add(struct gf_lines *lines, const char *format, ...) GF_PRINTF(2, 3);
+void gf_lines_free(struct gf_lines *lines);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/answer/answer_text.h"
+
+#include "tools/answer/amount.h"
+#include "tools/answer/helps.h"
+#include "tools/answer/sentences.h"
+#include "tools/common/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LABEL_COLUMNS 22
+
+static int by_need(const void *a, const void *b)
+{
+    const struct gf_rank_row *one = a, *other = b;
+
+    if (one->excess_s < other->excess_s || one->excess_s > other->excess_s)
+        return one->excess_s > other->excess_s ? -1 : 1;
+    if (one->step_s < other->step_s || one->step_s > other->step_s)
+        return one->step_s > other->step_s ? -1 : 1;
+    return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+static void print_rank(FILE *out, const struct gf_answer *answer, const struct gf_rank_row *row)
+{
+    const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
+    const char *host = gf_job_text(answer->job, row->host);
+    char label[256], step[GF_AMOUNT], time[GF_AMOUNT], share[GF_AMOUNT], delay[GF_AMOUNT],
+        rate[GF_AMOUNT], site[512];
+
+    snprintf(label, sizeof(label), *host ? "%lld on %s" : "%lld%s", (long long)row->rank, host);
+    fprintf(out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
+            row->step_s > 0 ? gf_amount_time(row->step_s, step) : "-",
+            gf_amount_time(row->stall_s, time),
+            row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s, share) : "-",
+            gf_amount_time(row->delay_s, delay),
+            gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device), rate)
+                                              : "-");
+    if (tally && tally->main_us)
+        fprintf(out, "  %s",
+                gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
+    fputc('\n', out);
+}
+
+/*
+ * Prints a row for each rank, at most `top`: ranks that differ first, then those with the longest
+ * steps. Called after gf_rank_compare.
+ */
+static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsigned top)
+{
+    const struct gf_rank_table *table = &answer->table;
+    struct gf_rank_row *rows = calloc(table->count + 1, sizeof(*rows));
+
+    if (!table->count)
+        fputs("\nNo process has a rank.\n", out);
+    for (size_t i = 0; rows && i < table->count; i++)
+        rows[i] = table->rows[i];
+    if (!rows || !table->count) {
+        free(rows);
+        return;
+    }
+    qsort(rows, table->count, sizeof(*rows), by_need);
+    fprintf(out, "\n%-*s %8s %8s %8s %8s %9s  %s\n", LABEL_COLUMNS + 2, "Ranks", "step", "stalled",
+            "GPU idle", "CPU wait", "copies", "stalled mostly at");
+    for (size_t i = 0; i < table->count && i < top; i++)
+        print_rank(out, answer, &rows[i]);
+    if (table->count > top)
+        fprintf(out, "  and %zu more (--top N)\n", table->count - top);
+    fputs("  step: median duration; GPU idle: share of its time without work; CPU wait: run-queue "
+          "delay;\n  copies: rate to the GPU\n",
+          out);
+    free(rows);
+}
+
+#define SITE_COLUMNS 38
+#define CAUSE_COLUMNS 13
+#define NUMBER_COLUMNS 46 /* width of a row's numbers, with the blanks between them */
+#define LABEL_LEAST 20    /* on a narrow terminal, longer rows wrap */
+#define DIFFERING_MAX 4
+#define HELPS_MAX 4
+#define GPU_COLUMNS 56
+#define REASONS_MAX 1         /* reasons that are printed; the page and --json contain all */
+#define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
+
+/* Returns the terminal's width; 100 columns for a file or a pipe. */
+static unsigned screen_width(FILE *out)
+{
+    return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
+}
+
+/* Whether the last column fits on the terminal. */
+static bool has_last_column(FILE *out)
+{
+    return screen_width(out) >= 2 + SITE_COLUMNS + NUMBER_COLUMNS + CAUSE_COLUMNS;
+}
+
+static unsigned label_columns(FILE *out, enum gf_by by)
+{
+    if (by == GF_BY_CAUSE)
+        return CAUSE_COLUMNS;
+    if (has_last_column(out))
+        return SITE_COLUMNS;
+    return gf_max(screen_width(out), NUMBER_COLUMNS + LABEL_LEAST) - NUMBER_COLUMNS;
+}
+
+static void print_lines(FILE *out, const char *title, const struct gf_lines *lines, size_t most)
+{
+    if (!lines->count)
+        return;
+    if (title)
+        fprintf(out, "\n%s\n", title);
+    for (size_t i = 0; i < lines->count && i < most; i++)
+        gf_wrap(out, lines->list[i], title ? 2 : 0, screen_width(out));
+    if (lines->count > most)
+        fprintf(out, "  and %zu more (--top N)\n", lines->count - most);
+}
+
+/*
+ * Prints a text of UTF-8, padded or cut to this many columns.
+ */
+static void print_label(FILE *out, const char *text, unsigned columns)
+{
+    unsigned used = 0;
+    size_t length = 0;
+
+    while (text[length] && used < columns) {
+        length++;
+        while (((unsigned char)text[length] & 0xc0) == 0x80)
+            length++;
+        used++;
+    }
+    fprintf(out, "%.*s%*s", (int)length, text, (int)(columns - used), "");
+}
+
+static void print_row(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
+                      const struct gf_tally_row *row)
+{
+    char label[1024], second[1024] = "", time[GF_AMOUNT], share[GF_AMOUNT], longest[GF_AMOUNT];
+    char first[GF_AMOUNT];
+
+    gf_tally_label(answer->job, tally->by, row->key, label, sizeof(label));
+    if (row->main_us)
+        gf_tally_label(answer->job, tally->second, row->main, second, sizeof(second));
+    fputs("  ", out);
+    print_label(out, label, label_columns(out, tally->by));
+    fprintf(out, "%9llu %8s %6s %8s %9s", (unsigned long long)row->count,
+            gf_amount_time((double)row->us / 1e6, time),
+            gf_amount_share((double)row->us, (double)answer->stall_us, share),
+            row->longest_us ? gf_amount_time(row->longest_us / 1e6, longest) : "-",
+            gf_amount_clock(row->first, false, first));
+    if (*second && (has_last_column(out) || tally->by == GF_BY_CAUSE))
+        fprintf(out, "  %s", second);
+    fputc('\n', out);
+}
+
+static void print_table(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
+                        unsigned top)
+{
+    char title[64];
+
+    if (!tally->count)
+        return;
+    snprintf(title, sizeof(title), "Stalls by %s",
+             tally->by == GF_BY_SITE ? "call site" : gf_by_names[tally->by]);
+    fprintf(out, "\n%-*s%9s %8s %6s %8s %9s", (int)label_columns(out, tally->by) + 2, title,
+            "count", "total", "share", "longest", "first at");
+    if (has_last_column(out) || tally->by == GF_BY_CAUSE)
+        fprintf(out, "  %s", tally->second == GF_BY_SITE ? "mostly at" : "mostly");
+    fputc('\n', out);
+    for (size_t i = 0; i < tally->count && i < top; i++)
+        print_row(out, answer, tally, &tally->rows[i]);
+    if (tally->count > top)
+        fprintf(out, "  and %zu more (--top N)\n", tally->count - top);
+}
+
+static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
+{
+    const struct gf_job_process *process = &answer->job->processes[step->process];
+    char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-";
+
+    if (process->rank >= 0)
+        snprintf(label, sizeof(label), "step %llu, rank %lld", (unsigned long long)step->step,
+                 (long long)process->rank);
+    else
+        snprintf(label, sizeof(label), "step %llu of process %lld", (unsigned long long)step->step,
+                 (long long)process->pid);
+    if (answer->steps.median_s > 0)
+        snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
+    fputs("  ", out);
+    print_label(out, label, label_columns(out, GF_BY_STEP));
+    fprintf(out, "%9s %15s %9s %9s\n", gf_amount_time(step->s, time), factor,
+            gf_amount_time((double)step->stall_us / 1e6, stalled),
+            gf_amount_clock(step->at, false, at));
+}
+
+static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
+{
+    const struct gf_steps *steps = &answer->steps;
+
+    if (!steps->slow)
+        return;
+    fprintf(out, "\n%-*s%9s %15s %9s %9s\n", (int)label_columns(out, GF_BY_STEP) + 2, "Slow steps",
+            "time", "of the median", "stalled", "at");
+    for (size_t i = 0; i < steps->slow && i < top; i++)
+        print_step(out, answer, &steps->list[i]);
+    if (steps->slow > top)
+        fprintf(out, "  and %zu more (--top N)\n", steps->slow - top);
+}
+
+static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool *first)
+{
+    char bytes[GF_AMOUNT], rate[GF_AMOUNT];
+
+    if (sum->bytes <= 0)
+        return;
+    fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes, bytes), what);
+    if (gf_copy_rate(sum) > 0)
+        fprintf(out, " at %s", gf_amount_rate(gf_copy_rate(sum), rate));
+    *first = false;
+}
+
+static const char *whole_job(const struct gf_answer *answer)
+{
+    return answer->job->since > 0 ? " of the whole job" : "";
+}
+
+static void print_copies(FILE *out, const struct gf_answer *answer)
+{
+    const struct gf_copies *copies = &answer->copies;
+    static const char *const titles[] = {"to the GPU:  ", "from the GPU:"};
+
+    char small[GF_AMOUNT];
+    bool examined = false;
+
+    if (!copies->reports)
+        return;
+    fprintf(out, "\nCopies%s\n", whole_job(answer));
+    for (int i = 0; i < GF_DIRECTIONS; i++) {
+        bool first = true;
+        fprintf(out, "  %s ", titles[i]);
+        print_way(out, &copies->ways[i][GF_WAY_STAGED], "staged", &first);
+        print_way(out, &copies->ways[i][GF_WAY_PINNED], "from or to pinned memory", &first);
+        print_way(out, &copies->ways[i][GF_WAY_DRIVER], "by the driver", &first);
+        if (first)
+            fputs("no copy that was large enough for the library to examine", out);
+        fputc('\n', out);
+        examined |= !first;
+        for (unsigned k = 0; k < copies->reason_count[i] && k < REASONS_MAX; k++) {
+            char bytes[GF_AMOUNT];
+            fprintf(out, "    by the driver (%s): %.0f (%s)\n",
+                    gf_reason_words(copies->reasons[i][k].name), copies->reasons[i][k].sum.calls,
+                    gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
+        }
+    }
+    if (!examined && copies->small.calls > 0)
+        fprintf(out, "  smaller copies: %.0f (%s)\n", copies->small.calls,
+                gf_amount_bytes(copies->small.bytes, small));
+}
+
+static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent, const char *words,
+                           const struct gf_gpu_part *part)
+{
+    char share[GF_AMOUNT];
+
+    if (part->s / time->s >= LEAST_GPU_SHARE)
+        fprintf(out, "%*s%-*s %7s%s%s\n", indent, "", GPU_COLUMNS - indent, words,
+                gf_amount_share(part->s, time->s, share), *part->line ? "  " : "", part->line);
+}
+
+/* Prints the share of the GPUs' time in each state, and below "empty" the share of each cause. */
+static void print_gpu(FILE *out, const struct gf_answer *answer)
+{
+    const struct gf_gpu_time *time = &answer->gpu_time;
+    char sum[GF_AMOUNT], gpus[GF_AMOUNT];
+
+    if (!time->devices || time->s <= 0)
+        return;
+    fprintf(out, "\nGPU time%s (%s of %s)\n", whole_job(answer), gf_amount_time(time->s, sum),
+            gf_amount_of(time->devices, "GPU", gpus));
+    for (unsigned i = 0; i < time->states.count; i++) {
+        const struct gf_gpu_part *state = &time->states.list[i];
+        print_gpu_part(out, time, 2, gf_state_words(state->name), state);
+        for (unsigned k = 0; k < time->causes.count && strcmp(state->name, "empty") == 0; k++)
+            print_gpu_part(out, time, 4, gf_host_words(time->causes.list[k].name),
+                           &time->causes.list[k]);
+    }
+}
+
+static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by by)
+{
+    return gf_tally(answer->job, by, by == GF_BY_CAUSE ? GF_BY_SITE : GF_BY_CAUSE);
+}
+
+/* Prints the table that --by selects. */
+static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
+{
+    struct gf_tally tally = {0};
+
+    if (by == GF_BY_RANK) {
+        gf_rank_text_print(out, answer, top);
+        return;
+    }
+    if (by == GF_BY_CAUSE) { /* answer->causes also has stalls of processes without a log */
+        print_table(out, answer, &answer->causes, top);
+    } else {
+        tally = second_tally(answer, by);
+        print_table(out, answer, &tally, top);
+    }
+    if (by != GF_BY_CAUSE && answer->processes && !gf_job_has_log(answer->job))
+        fprintf(out, "\nOnly a log (GPUFEED_LOG) has the %s of a stall; a report has sums.\n",
+                gf_by_names[by]);
+    else if (by == GF_BY_CAUSE ? !answer->causes.count : !tally.count)
+        fprintf(out, answer->stalls ? "\nNo stall has a %s.\n" : "\nNo call stalled.\n",
+                gf_by_names[by]);
+    if (by == GF_BY_STEP)
+        print_steps(out, answer, top);
+    gf_tally_free(&tally);
+}
+
+void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
+{
+    char scope[256];
+
+    if (by == GF_BY_COUNT)
+        print_lines(out, NULL, &answer->verdict, answer->verdict.count);
+    if (answer->processes)
+        gf_wrap(out, gf_verdict_scope(answer, scope, sizeof(scope)), 0, screen_width(out));
+    if (by == GF_BY_COUNT) {
+        print_gpu(out, answer);
+        print_table(out, answer, &answer->causes, top);
+        print_table(out, answer, &answer->sites, top);
+        print_steps(out, answer, top);
+        print_copies(out, answer);
+        if (answer->differing.count > 1) /* the verdict names the first rank */
+            print_lines(out, "Ranks that differ", &answer->differing, gf_max(top, DIFFERING_MAX));
+        print_lines(out, "What helps", &answer->helps, gf_max(top, HELPS_MAX));
+    } else {
+        print_by(out, answer, top, by);
+    }
+    print_lines(out, "Notes", &answer->notes, answer->notes.count);
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/answer/rank_compare.h"
+
+#include "base/base.h"
+#include "base/fmt.h"
+#include "tools/answer/amount.h"
+#include "tools/answer/helps.h"
+#include "tools/job/process_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A difference in time is ignored if it is below this share of the run, or below LEAST_S. */
+#define LEAST_SHARE 0.01
+#define LEAST_S 0.2
+#define FACTOR 2
+/*
+ * The factor for durations of steps. It is smaller than FACTOR, because medians of steps vary less
+ * than sums of stalls.
+ */
+#define STEP_FACTOR 1.2
+#define GPU_SHARE 0.1 /* a smaller difference of the GPU's time without work is ignored */
+#define TEXT 640
+
+typedef double value_of(const struct gf_rank_row *row);
+
+/* The medians of all ranks, and the least difference in seconds that is not ignored. */
+struct usual {
+    double stall_s, delay_s, step_s, step_mean_s, gpu_empty, gpu_copying, copy_cost, link_cost,
+        last;
+    double least_s, span;
+};
+
+static double stalled(const struct gf_rank_row *row)
+{
+    return row->step_stall_s;
+}
+
+static double delayed(const struct gf_rank_row *row)
+{
+    return row->delay_s;
+}
+
+static double step_of(const struct gf_rank_row *row)
+{
+    return row->step_s;
+}
+
+static double step_mean_of(const struct gf_rank_row *row)
+{
+    return row->step_mean_s;
+}
+
+static double gpu_empty(const struct gf_rank_row *row)
+{
+    return row->gpu_s > 0 ? row->gpu_empty_s / row->gpu_s : 0;
+}
+
+static double gpu_copying(const struct gf_rank_row *row)
+{
+    return row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0;
+}
+
+/*
+ * Returns seconds per GB instead of a rate, so that a higher value is worse, as for the other
+ * values that are compared. Returns 0 if no copy was timed.
+ */
+static double cost_of(const struct gf_copy_sum *sum)
+{
+    const double rate = gf_copy_rate(sum);
+    return rate > 0 ? 1 / rate : 0;
+}
+
+static double copy_cost(const struct gf_rank_row *row)
+{
+    return cost_of(&row->to_device);
+}
+
+static double link_cost(const struct gf_rank_row *row)
+{
+    return cost_of(&row->of_pinned);
+}
+
+static double end_of(const struct gf_rank_row *row)
+{
+    return row->last;
+}
+
+/* Returns the lower median, so that one of two ranks can differ from the median. */
+static double median(const struct gf_rank_table *table, value_of *value)
+{
+    double *values = calloc(table->count, sizeof(*values)), middle = 0;
+
+    for (size_t i = 0; values && i < table->count; i++)
+        values[i] = value(&table->rows[i]);
+    if (values) {
+        qsort(values, table->count, sizeof(*values), gf_by_double);
+        middle = values[(table->count - 1) / 2];
+    }
+    free(values);
+    return middle;
+}
+
+static double span_of(const struct gf_rank_table *table)
+{
+    double first = table->rows[0].first, last = 0;
+
+    for (size_t i = 0; i < table->count; i++) {
+        first = gf_min(first, table->rows[i].first);
+        last = gf_max(last, table->rows[i].last);
+    }
+    return last - first;
+}
+
+static struct usual usual_of(const struct gf_rank_table *table)
+{
+    const double span = span_of(table);
+
+    return (struct usual){
+        .stall_s = median(table, stalled),
+        .delay_s = median(table, delayed),
+        .step_s = median(table, step_of),
+        .step_mean_s = median(table, step_mean_of),
+        .gpu_empty = median(table, gpu_empty),
+        .gpu_copying = median(table, gpu_copying),
+        .copy_cost = median(table, copy_cost),
+        .link_cost = median(table, link_cost),
+        .last = median(table, end_of),
+        .least_s = gf_max(LEAST_S, LEAST_SHARE * span),
+        .span = span,
+    };
+}
+
+static const char *comma(const struct gf_textbuf *words)
+{
+    return words->at ? ", " : "";
+}
+
+/* Precedes a figure of the whole job in an answer with --since. */
+static const char *whole_job(const struct gf_answer *answer)
+{
+    return answer->job->since > 0 ? "in the whole job " : "";
+}
+
+static void compare_stalls(const struct gf_answer *answer, const struct usual *usual,
+                           struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
+    char much[GF_AMOUNT], little[GF_AMOUNT], site[256];
+
+    const double excess = row->step_stall_s - usual->stall_s;
+    if (row->step_stall_s <= FACTOR * usual->stall_s || excess <= usual->least_s)
+        return;
+    row->excess_s += excess;
+    gf_say(words, "%swas stalled for %s%s (median %s", comma(words),
+           gf_amount_time(row->step_stall_s, much), row->first_step > 0 ? " in its steps" : "",
+           gf_amount_time(usual->stall_s, little));
+    if (tally && *gf_job_text(answer->job, (uint32_t)tally->main))
+        gf_say(words, "; mostly at %s",
+               gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
+    gf_say(words, ")");
+}
+
+static void compare_delays(const struct gf_answer *answer, const struct usual *usual,
+                           struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (row->delay_s <= FACTOR * usual->delay_s || row->delay_s - usual->delay_s <= usual->least_s)
+        return;
+    row->excess_s += row->delay_s - usual->delay_s;
+    gf_say(words, "%s%swaited for a CPU for %s (median %s)", comma(words), whole_job(answer),
+           gf_amount_time(row->delay_s, much), gf_amount_time(usual->delay_s, little));
+}
+
+/*
+ * If all ranks become slower during the job, the medians of their steps may differ by chance. So a
+ * rank is slower only if the mean of its steps is larger, too.
+ */
+static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
+                          struct gf_textbuf *words)
+{
+    const double excess = (row->step_mean_s - usual->step_mean_s) * (double)row->steps;
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (usual->step_s <= 0 || row->step_s <= STEP_FACTOR * usual->step_s ||
+        row->step_mean_s <= STEP_FACTOR * usual->step_mean_s || excess <= usual->least_s)
+        return;
+    row->excess_s += excess;
+    gf_say(words, "%stook %s per step (median %s)", comma(words), gf_amount_time(row->step_s, much),
+           gf_amount_time(usual->step_s, little));
+}
+
+/*
+ * Adds to the sentence the cause whose share of this rank's GPU time exceeds its share in the whole
+ * job by the most.
+ */
+static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_row *row,
+                          struct gf_textbuf *words)
+{
+    struct gf_gpu_time time = {0};
+    const struct gf_gpu_part *most = NULL;
+    double more = 0;
+    char share[GF_AMOUNT];
+
+    for (size_t i = 0; i < answer->job->process_count; i++) {
+        const struct gf_job_process *process = &answer->job->processes[i];
+        if (process->rank == row->rank && process->report && !process->excluded)
+            gf_gpu_time_add(&time, gf_report_at(process->report, "gpu_time"), row->rank);
+    }
+    for (unsigned i = 0; i < time.causes.count; i++) {
+        const struct gf_gpu_part *part = &time.causes.list[i];
+        const double excess = part->s / time.s - gf_gpu_time_cause(&answer->gpu_time, part->name);
+        if (excess > more) {
+            more = excess;
+            most = part;
+        }
+    }
+    if (!most)
+        return;
+    gf_say(words, "; %smostly %s %s", whole_job(answer), gf_host_words(most->name),
+           gf_amount_share(most->s, time.s, share));
+    if (*most->line)
+        gf_say(words, " at %s", most->line);
+}
+
+static void compare_gpu(const struct gf_answer *answer, const struct usual *usual,
+                        struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    const double more = gpu_empty(row) - usual->gpu_empty;
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
+        return;
+    row->excess_s += more * row->gpu_s;
+    gf_say(words, "%s%sleft its GPU without work %s of the time (median %s", comma(words),
+           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_empty(row), 1, much),
+           gf_amount_share(usual->gpu_empty, 1, little));
+    say_gpu_cause(answer, row, words);
+    gf_say(words, ")");
+}
+
+/*
+ * Compares the time in which GPUs had only copies to do. If a rank's PCIe link is slow, this time
+ * is longer, even if no thread waits for the copies.
+ */
+static void compare_copying(const struct gf_answer *answer, const struct usual *usual,
+                            struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    const double more = gpu_copying(row) - usual->gpu_copying;
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
+        return;
+    row->excess_s += more * row->gpu_s;
+    gf_say(words, "%s%shad only copies on its GPU %s of the time (median %s)", comma(words),
+           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_copying(row), 1, much),
+           gf_amount_share(usual->gpu_copying, 1, little));
+}
+
+static void compare_copies(const struct gf_answer *answer, const struct usual *usual,
+                           struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    const double cost = copy_cost(row), seconds = row->to_device.duration_s;
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (usual->copy_cost <= 0 || cost <= FACTOR * usual->copy_cost || seconds <= LEAST_S)
+        return;
+    row->excess_s += seconds * (1 - usual->copy_cost / cost);
+    gf_say(words, "%s%scopied to the GPU at %s (median %s)", comma(words), whole_job(answer),
+           gf_amount_rate(1 / cost, much), gf_amount_rate(1 / usual->copy_cost, little));
+}
+
+/*
+ * Adds a remedy for a rank whose pinned and staged copies are slow. Copies of pageable memory by
+ * the driver are not considered, because they are slow for other reasons.
+ */
+static void advise_link(struct gf_answer *answer, const struct usual *usual,
+                        const struct gf_rank_row *row)
+{
+    const double cost = link_cost(row);
+    char much[GF_AMOUNT], little[GF_AMOUNT];
+
+    if (usual->link_cost > 0 && cost > FACTOR * usual->link_cost &&
+        row->of_pinned.duration_s > LEAST_S)
+        gf_lines_add(&answer->helps,
+                     "pinned and staged copies of rank %lld are slow (%s, median %s), perhaps "
+                     "because of its "
+                     "PCIe link: run `gpufeed doctor` on its host, and read \"GPU Link Info\" of "
+                     "`nvidia-smi -q` while "
+                     "the rank copies",
+                     (long long)row->rank, gf_amount_rate(1 / cost, much),
+                     gf_amount_rate(1 / usual->link_cost, little));
+}
+
+static void compare_end(const struct usual *usual, struct gf_rank_row *row,
+                        struct gf_textbuf *words)
+{
+    const double early = usual->last - row->last;
+    char time[GF_AMOUNT];
+
+    if (early > gf_max(5, usual->span / 20))
+        gf_say(words, "%swrote its last line %s before the other ranks", comma(words),
+               gf_amount_time(early, time));
+}
+
+/* A rank that differs. */
+struct found {
+    const struct gf_rank_row *row;
+    char *text;
+};
+
+static int by_excess(const void *a, const void *b)
+{
+    const struct gf_rank_row *one = ((const struct found *)a)->row,
+                             *other = ((const struct found *)b)->row;
+
+    if (one->excess_s < other->excess_s || one->excess_s > other->excess_s)
+        return one->excess_s > other->excess_s ? -1 : 1;
+    return one->rank < other->rank ? -1 : one->rank > other->rank;
+}
+
+/*
+ * Returns a sentence that begins with a lower-case letter, because it is also used as an item of a
+ * list.
+ */
+static char *sentence_of(const struct gf_answer *answer, const struct usual *usual,
+                         struct gf_rank_row *row)
+{
+    const char *host = gf_job_text(answer->job, row->host);
+    char text[TEXT], *ret;
+    struct gf_textbuf words = {.buf = text, .size = sizeof(text)};
+
+    compare_steps(usual, row, &words);
+    compare_stalls(answer, usual, row, &words);
+    compare_gpu(answer, usual, row, &words);
+    compare_delays(answer, usual, row, &words);
+    compare_copying(answer, usual, row, &words);
+    compare_copies(answer, usual, row, &words);
+    compare_end(usual, row, &words);
+    if (!words.at || asprintf(&ret, *host ? "rank %lld on %s %s" : "rank %lld%s %s",
+                              (long long)row->rank, host, text) < 0)
+        return NULL;
+    return ret;
+}
+
+void gf_rank_compare(struct gf_answer *answer)
+{
+    const struct gf_rank_table *table = &answer->table;
+    size_t count = 0;
+
+    answer->slow_rank = -1;
+    if (table->count < 2)
+        return;
+    struct found *found = calloc(table->count, sizeof(*found));
+    const struct usual usual = usual_of(table);
+    for (size_t i = 0; found && i < table->count; i++) {
+        found[count].row = &table->rows[i];
+        found[count].text = sentence_of(answer, &usual, &table->rows[i]);
+        count += found[count].text != NULL;
+        advise_link(answer, &usual, &table->rows[i]);
+    }
+    if (count)
+        qsort(found, count, sizeof(*found), by_excess);
+    for (size_t i = 0; i < count; i++) {
+        gf_lines_add(&answer->differing, "%s", found[i].text);
+        free(found[i].text);
+    }
+    if (count && found[0].row->excess_s > 0)
+        answer->slow_rank = found[0].row->rank;
+    free(found);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/common/cli.h"
+
+#include "base/fmt.h"
+#include "base/parse.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void gf_cli_error(const char *verb, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    gf_plain_text(text);
+    fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
+}
+
+const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size)
+{
+    const bool is_other = error == -ENOENT && *root && access(root, F_OK) == 0;
+
+    snprintf(buf, size, "cannot read %s: %s", *root ? root : "this machine",
+             is_other ? "`gpufeed topo --record` has not written this folder" : strerror(-error));
+    return buf;
+}
+
+int gf_cli_machine_error(const char *verb, const char *root, int error)
+{
+    char reason[2048];
+
+    gf_cli_error(verb, "%s", gf_cli_machine_reason(root, error, reason, sizeof(reason)));
+    return GF_EXIT_FAILED;
+}
+
+static int unknown_flag(const char *verb, const char *word, const struct option *flags)
+{
+    char name[64];
+    struct gf_nearest_word nearest;
+    const bool is_long = word[1] == '-';
+    const size_t length = is_long ? gf_min(strcspn(word + 2, "="), sizeof(name) - 1) : 0;
+
+    memcpy(name, word + 2, length);
+    name[length] = '\0';
+    gf_nearest_word_begin(&nearest, name);
+    for (; is_long && flags->name; flags++)
+        gf_nearest_word_try(&nearest, flags->name, flags->name);
+    if (nearest.found)
+        gf_cli_error(verb, "--%s is not a flag (did you mean --%s?)", name, nearest.found);
+    else
+        gf_cli_error(verb, "%s%s is not a flag; `gpufeed %s --help` lists them",
+                     is_long ? "--" : word, name, verb);
+    return GF_FLAG_INVALID;
+}
+
+static const struct option *find_flag(const struct option *flags, const char *word)
+{
+    const size_t length = strcspn(word, "=");
+
+    while (flags->name &&
+           (strlen(flags->name) != length || strncmp(flags->name, word, length) != 0))
+        flags++;
+    return flags->name ? flags : NULL;
+}
+
+int gf_flags_next(struct gf_flags *reader)
+{
+    return gf_flags_next_short(reader, "");
+}
+
+int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
+{
+    char accepted[16];
+    const char *verb = reader->argv[0];
+    const int at = reader->at ? reader->at : 1;
+    const char *word = at < reader->argc ? reader->argv[at] : "";
+
+    opterr = 0;
+    if (!reader->at)
+        optind = 0; /* 0 resets glibc's getopt, which may have read another argv */
+    /*
+     * "+": flags end at the first operand. ":": getopt distinguishes a missing value from an unknown
+     * flag.
+     */
+    reader->ended = at < reader->argc && strcmp(word, "--") == 0;
+    snprintf(accepted, sizeof(accepted), "+:h%s", shorts);
+    const int code = getopt_long(reader->argc, reader->argv, accepted, reader->flags, NULL);
+    reader->at = optind;
+    if (code == -1)
+        return GF_FLAG_END;
+    if (strcmp(word, "-h") == 0)
+        return GF_FLAG_HELP;
+    reader->flag = NULL;
+    if (*word == '-' && word[1] && strchr(shorts, word[1]) && (code == ':' || code == word[1]))
+        return code;
+    reader->flag = strncmp(word, "--", 2) == 0 ? find_flag(reader->flags, word + 2) : NULL;
+    if (!reader->flag)
+        return unknown_flag(verb, word, reader->flags);
+    if (code == '?') {
+        gf_cli_error(verb, "--%s takes no value", reader->flag->name);
+        return GF_FLAG_INVALID;
+    }
+    if (code != ':' && reader->flag->has_arg && optarg == reader->argv[at + 1] &&
+        strcmp(optarg, "--") == 0)
+        return GF_FLAG_NO_VALUE;
+    return code;
+}
+
+const char *gf_flags_operand(struct gf_flags *reader)
+{
+    if (reader->ended || reader->at >= reader->argc)
+        return NULL;
+    const char *operand = reader->argv[reader->at++];
+    optind = reader->at;
+    return operand;
+}
+
+int gf_flags_excess(const char *verb, const char *word)
+{
+    gf_cli_error(verb, "unexpected argument %s; see `gpufeed help %s`", word, verb);
+    return GF_EXIT_USAGE;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exit codes, errors, flags. */
+#ifndef GF_TOOLS_COMMON_CLI_H
+#define GF_TOOLS_COMMON_CLI_H
+
+#include "base/base.h"
+
+#include <getopt.h>
+
+/*
+ * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
+ * use stdio and malloc, unlike the code of the preload library.
+ */
+
+enum gf_exit {
+    GF_EXIT_OK = 0,
+    GF_EXIT_FAILED = 1,      /* a file, the machine or memory was not available */
+    GF_EXIT_USAGE = 2,       /* the command line is not valid */
+    GF_EXIT_PROBLEM = 1,     /* doctor found a problem */
+    GF_EXIT_CANNOT_LOOK = 2, /* doctor could not read the machine or write its findings */
+    GF_EXIT_CANNOT_RUN = 126,
+    GF_EXIT_NOT_FOUND = 127,
+};
+
+/*
+ * Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". The text may contain
+ * words of the user: gf_plain_text replaces their control characters.
+ */
+void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
+
+/* Writes to buf why the machine at root ("": this one) cannot be read. Returns buf. */
+const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size);
+
+/* Prints that reason. Returns GF_EXIT_FAILED. */
+int gf_cli_machine_error(const char *verb, const char *root, int error);
+
+/*
+ * Reads a verb's flags by getopt_long. Abbreviations are refused, because a flag that is added later
+ * could make them ambiguous.
+ */
+
+enum {
+    GF_FLAG_END = -1,       /* no flag is left; `at` is the index of the first operand */
+    GF_FLAG_INVALID = '?',  /* the flag is invalid; the error was printed */
+    GF_FLAG_NO_VALUE = ':', /* the flag lacks its value; the caller reports it */
+    GF_FLAG_HELP = 'h',     /* -h, or --help, whose row has this value */
+};
+
+/*
+ * A reader of a verb's flags. The caller sets argc, argv and flags, and leaves the other members 0.
+ * Only one reader may exist at a time, because getopt has global state.
+ */
+struct gf_flags {
+    int argc;
+    char **argv;                /* argv[0] is the verb */
+    const struct option *flags; /* ends with a row of zeros */
+    int at;                     /* index in argv of the next word */
+    const struct option *flag;  /* row of the flag that was read last */
+    bool ended;                 /* "--" has ended the flags */
+};
+
+/*
+ * Reads the next flag. Returns `val` of the flag's row, or GF_FLAG_*. The flag's value is in
+ * optarg: the text after "=", or the next word unless that word is "--".
+ */
+int gf_flags_next(struct gf_flags *reader);
+
+/*
+ * Like gf_flags_next, but also accepts the short flags in `shorts`, a string in getopt's form of at
+ * most 10 characters. For a short flag, returns its letter or GF_FLAG_NO_VALUE, and sets `flag` to
+ * NULL.
+ */
+int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
+
+/*
+ * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the operand that ended
+ * the flags; gf_flags_next then continues after it. Returns NULL if "--" or the end of argv ended the
+ * flags; then only operands follow, from argv[at] on.
+ */
+const char *gf_flags_operand(struct gf_flags *reader);
+
+/* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
+int gf_flags_excess(const char *verb, const char *word);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/common/text.h"
+
+#include "base/base.h"
+#include "base/input_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The file may change meanwhile, so no more bytes are read than it had. */
+static char *read_bytes(int fd, size_t size, size_t *ret_length)
+{
+    char *text = malloc(size + 1);
+    ssize_t got = 1;
+
+    for (*ret_length = 0;
+         text && got > 0 && *ret_length<size; *ret_length += got> 0 ? (size_t)got : 0)
+        got = read(fd, text + *ret_length, size - *ret_length);
+    if (text && got >= 0) {
+        text[*ret_length] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
+char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length)
+{
+    const int fd = gf_input_open(path);
+    struct stat found;
+    char *text = NULL;
+    int error = fd < 0 ? -fd : 0;
+
+    if (!error && fstat(fd, &found))
+        error = errno;
+    if (!error && (found.st_size < 0 || (size_t)found.st_size > most))
+        error = EFBIG;
+    if (!error && !(text = read_bytes(fd, (size_t)found.st_size, ret_length)))
+        error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return text;
+}
+
+void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width)
+{
+    gf_wrap_labelled(out, "", text, indent, width);
+}
+
+void gf_wrap_labelled(FILE *out, const char *label, const char *text, unsigned indent,
+                      unsigned width)
+{
+    size_t column = 0;
+
+    while (*(text += strspn(text, " \n"))) {
+        const size_t length = strcspn(text, " \n");
+        if (column && column + 1 + length > width) {
+            fputc('\n', out);
+            column = 0;
+            label = "";
+        }
+        column += (size_t)fprintf(out, "%-*s%.*s", column ? 1 : (int)indent, column ? "" : label,
+                                  (int)length, text);
+        text += length;
+    }
+    fputc('\n', out);
+}
+
+unsigned gf_wrap_width(FILE *out)
+{
+    struct winsize size;
+
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 40)
+        return 80;
+    return gf_min(size.ws_col, 100);
+}
+
+static bool has_control(const char *word)
+{
+    for (; *word; word++)
+        if ((unsigned char)*word < ' ' || *word == 0x7f)
+            return true;
+    return false;
+}
+
+static void print_escaped(FILE *out, const char *word)
+{
+    fputs("$'", out);
+    for (; *word; word++) {
+        if ((unsigned char)*word < ' ' || *word == 0x7f)
+            fprintf(out, "\\%03o", (unsigned)*word);
+        else
+            fprintf(out, "%s%c", strchr("'\\", *word) ? "\\" : "", *word);
+    }
+    fputc('\'', out);
+}
+
+void gf_shell_word(FILE *out, const char *word)
+{
+    const size_t plain =
+        strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-");
+
+    if (plain && !word[plain]) {
+        fputs(word, out);
+        return;
+    }
+    if (has_control(word)) {
+        print_escaped(out, word);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word; word++) {
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*word, out);
+    }
+    fputc('\'', out);
+}

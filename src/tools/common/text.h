@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text for terminal, shell, JSON. */
+#ifndef GF_TOOLS_COMMON_TEXT_H
+#define GF_TOOLS_COMMON_TEXT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/*
+ * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its
+ * length. Returns NULL and sets errno if the file is of another kind (EINVAL), is larger (EFBIG), or
+ * cannot be read.
+ */
+char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
+
+/* Writes the text as indented lines of at most `width` columns, and a final newline. */
+void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
+
+/*
+ * Like gf_wrap, but the first line begins with the label, which is padded to `indent` columns.
+ */
+void gf_wrap_labelled(FILE *out, const char *label, const char *text, unsigned indent,
+                      unsigned width);
+
+/*
+ * Returns the number of columns of the terminal that `out` writes to, at most 100; 80 if `out` is
+ * not a terminal.
+ */
+unsigned gf_wrap_width(FILE *out);
+
+/* Writes words so that a shell reads them back. */
+
+/*
+ * Prints the word, in quotes if a shell would change it. Control characters are escaped in the form
+ * $'...', so that the terminal does not interpret them.
+ */
+void gf_shell_word(FILE *out, const char *word);
+
+/* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
+static inline json_t *gf_json_text(const char *text)
+{
+    json_t *string = text && *text ? json_string(text) : NULL;
+    return string ? string : json_null();
+}
+
+#endif

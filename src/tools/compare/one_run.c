@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/compare/one_run.h"
+
+#include "base/clock.h"
+#include "base/output_file.h"
+#include "tools/common/cli.h"
+#include "tools/run/environ.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t pending;
+static struct sigaction before;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    pending = 1;
+}
+
+void gf_interrupt_begin(void)
+{
+    const struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART */
+
+    sigaction(SIGINT, NULL, &before);
+    if (before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+}
+
+/* Whether SIGINT was received. */
+static bool gf_interrupt_pending(void)
+{
+    return pending;
+}
+
+void gf_interrupt_end(void)
+{
+    sigaction(SIGINT, &before, NULL);
+    if (pending)
+        raise(SIGINT);
+}
+
+#define OUTPUT "output"
+#define SHOWN_BYTES 1024 /* how many bytes of a failed command's output are printed */
+
+static void set_environment(struct gf_env *env, const struct gf_arm *arm, const char *folder)
+{
+    static char report[PATH_MAX];
+    char name[256];
+
+    gf_env_copy(environ, env);
+    for (size_t i = 0; arm->variables[i]; i++) {
+        const char *equals = strchr(arm->variables[i], '=');
+        const size_t length = (size_t)(equals - arm->variables[i]);
+        snprintf(name, sizeof(name), "%.*s", (int)length, arm->variables[i]);
+        gf_env_set(env, name, equals + 1);
+    }
+    snprintf(report, sizeof(report), "%s/%%p.json", folder);
+    gf_env_set(env, "GPUFEED_REPORT", report);
+}
+
+/* Executes the command in the child. Never returns. */
+static void run_child(char *const *command, const struct gf_env *env, const char *folder)
+{
+    char path[PATH_MAX], self[] = "gpufeed", verb[] = "run", end[] = "--";
+    size_t count = 0;
+
+    while (command[count])
+        count++;
+    char **argv = calloc(count + 4, sizeof(*argv));
+    snprintf(path, sizeof(path), "%s/" OUTPUT, folder);
+    const int output = gf_output_open_to_append(path);
+    const int input = open("/dev/null", O_RDONLY);
+    if (!argv || output < 0 || input < 0)
+        _exit(GF_EXIT_FAILED);
+    dup2(input, STDIN_FILENO);
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    /* If the comparison is killed, the kernel also ends the command. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    argv[0] = self;
+    argv[1] = verb;
+    argv[2] = end;
+    for (size_t i = 0; i < count; i++)
+        argv[3 + i] = command[i];
+    execve("/proc/self/exe", argv, env->entries);
+    _exit(GF_EXIT_FAILED);
+}
+
+static void print_output(const char *folder)
+{
+    char path[PATH_MAX], text[SHOWN_BYTES + 1];
+
+    snprintf(path, sizeof(path), "%s/" OUTPUT, folder);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return;
+    if (fseek(file, -SHOWN_BYTES, SEEK_END))
+        rewind(file);
+    const size_t length = fread(text, 1, SHOWN_BYTES, file);
+    fclose(file);
+    text[length] = '\0';
+    fputs(length ? text : "(it printed nothing)\n", stderr);
+    if (length && text[length - 1] != '\n')
+        fputc('\n', stderr);
+}
+
+static int report_failure(const struct gf_arm *arm, const char *folder, int status)
+{
+    if (WIFSIGNALED(status))
+        gf_cli_error("compare",
+                     "arm %s: the command was killed by SIG%s; its output ends with:", arm->name,
+                     sigabbrev_np(WTERMSIG(status)));
+    else
+        gf_cli_error("compare",
+                     "arm %s: the command exited with code %d; its output ends with:", arm->name,
+                     WEXITSTATUS(status));
+    print_output(folder);
+    return -ECHILD;
+}
+
+/* Reads the reports of the run, and empties the folder. */
+static void collect(const char *folder, struct gf_figures *ret)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    DIR *stream = opendir(folder);
+
+    while (stream && (entry = readdir(stream))) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (*entry->d_name == '.')
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        if (dot && strcmp(dot, ".json") == 0)
+            gf_figures_add_file(ret, path);
+        unlink(path);
+    }
+    if (stream)
+        closedir(stream);
+}
+
+int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
+               struct gf_one_run *ret)
+{
+    struct gf_env env;
+    int status;
+
+    *ret = (struct gf_one_run){0};
+    if (gf_interrupt_pending())
+        return -EINTR;
+    set_environment(&env, arm, folder);
+    fflush(stdout);
+    const uint64_t start_ns = gf_now_ns();
+    const pid_t child = fork();
+    if (child == 0)
+        run_child(command, &env, folder);
+    int error = child < 0 ? -errno : 0;
+    if (!error)
+        gf_gpu_clock_begin();
+    while (!error && waitpid(child, &status, 0) < 0) {
+        error = errno == EINTR ? 0 : -errno;
+        if (gf_interrupt_pending())
+            kill(child, SIGTERM); /* a terminal also sends SIGINT to the command */
+    }
+    gf_gpu_clock_end(&ret->clock);
+    ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
+    gf_env_free(&env);
+    if (gf_interrupt_pending())
+        error = -EINTR;
+    else if (error)
+        gf_cli_error("compare", "cannot run the command: %s", strerror(-error));
+    else if (status)
+        error = report_failure(arm, folder, status);
+    collect(folder, &ret->figures);
+    return error;
+}

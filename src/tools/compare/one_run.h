@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of the command; interrupts. */
+#ifndef GF_TOOLS_COMPARE_ONE_RUN_H
+#define GF_TOOLS_COMPARE_ONE_RUN_H
+
+#include "base/base.h"
+#include "tools/compare/arm.h"
+#include "tools/compare/figures.h"
+#include "tools/compare/run_clocks.h"
+
+/* Lets SIGINT end a comparison, whose finished pairs are then printed. */
+
+/* From now on, SIGINT interrupts system calls, unless the caller of the command ignores it. */
+void gf_interrupt_begin(void);
+
+/* Restores SIGINT's action. If SIGINT was received, it now ends this process. */
+void gf_interrupt_end(void);
+
+/* One run of the command in an arm. */
+
+struct gf_one_run {
+    double wall_s; /* time from the fork to the command's end */
+    struct gf_figures figures;
+    struct gf_gpu_clock clock;
+};
+
+/*
+ * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
+ * output go into the folder, which is emptied afterwards. Returns 0 or -errno. If the command
+ * cannot be run or fails, prints the reason and the last lines of its output. SIGINT ends the
+ * command, and the result is -EINTR.
+ */
+int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
+               struct gf_one_run *ret);
+
+#endif

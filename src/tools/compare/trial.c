@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/compare/trial.h"
+
+#include "tools/common/cli.h"
+#include "tools/compare/one_run.h"
+#include "tools/run/environ.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define RESAMPLES 20000
+#define SEED UINT64_C(1)
+
+/* splitmix64, with its published constants */
+uint64_t gf_bootstrap_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/*
+ * Returns the share of resamples that are below the interval, which is also the share above it.
+ * Approximates Phi(-sqrt(n / (n - 1)) * t), with Student's t for n - 1 degrees of freedom. Below 12
+ * pairs the share is smaller, because few different resamples exist. If equal arms are compared and
+ * the noise is normal, 5 to 6 % of the intervals exclude the ratio 1.
+ */
+static double tail(size_t count)
+{
+    const double n = (double)count;
+    return gf_max(0.0005, 0.025 - 0.2 / n + 0.25 / (n * n));
+}
+
+static double resample(const double *before, const double *after, size_t count, uint64_t *state)
+{
+    double sum_before = 0, sum_after = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = gf_bootstrap_random(state) % count;
+        sum_before += before[at];
+        sum_after += after[at];
+    }
+    return sum_after / sum_before;
+}
+
+int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
+                       struct gf_ratio *ret)
+{
+    double *ratios = malloc(RESAMPLES * sizeof(*ratios));
+    double sum_before = 0, sum_after = 0;
+    uint64_t state = SEED;
+
+    if (!ratios)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        sum_before += before[i];
+        sum_after += after[i];
+    }
+    for (size_t i = 0; i < RESAMPLES; i++)
+        ratios[i] = resample(before, after, count, &state);
+    qsort(ratios, RESAMPLES, sizeof(*ratios), gf_by_double);
+    const size_t cut = (size_t)(tail(count) * RESAMPLES);
+    *ret = (struct gf_ratio){sum_after / sum_before, ratios[cut], ratios[RESAMPLES - 1 - cut]};
+    free(ratios);
+    return 0;
+}
+
+/* Creates the folder of the reports; ret has PATH_MAX bytes. */
+static int make_folder(char *ret)
+{
+    struct gf_env env;
+
+    gf_env_copy(environ, &env);
+    const char *parent = gf_env_get(&env, "TMPDIR");
+    snprintf(ret, PATH_MAX, "%s/gpufeed-compare-XXXXXX", parent && *parent ? parent : "/tmp");
+    gf_env_free(&env);
+    if (mkdtemp(ret))
+        return 0;
+    const int error = errno;
+    gf_cli_error("compare", "cannot make the folder %s: %s; set TMPDIR", ret, strerror(error));
+    return -error;
+}
+
+static void show_progress(size_t done, size_t all)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K%s%zu of %zu runs%s", done == all ? "" : "gpufeed compare: ", done,
+                all, done == all ? "\r\033[K" : "");
+}
+
+/* Without a terminal, for example in a batch job, prints a line after each pair. */
+static void show_pair(const struct gf_arms *arms, const struct gf_one_run *const runs[2],
+                      size_t pair, size_t pairs)
+{
+    char number[32] = "discarded pair";
+
+    if (isatty(STDERR_FILENO))
+        return;
+    if (pair)
+        snprintf(number, sizeof(number), "pair %zu of %zu", pair, pairs);
+    gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0]->wall_s,
+                 arms->list[1].name, runs[1]->wall_s);
+}
+
+struct runs {
+    const struct gf_arms *arms;
+    char *const *command;
+    const char *folder;
+    struct gf_one_run *list[2]; /* list[arm][pair]; pair 0 is discarded */
+    size_t done, all;
+};
+
+static int run_pair(struct runs *runs, size_t pair, uint64_t *random)
+{
+    const size_t first = gf_bootstrap_random(random) & 1;
+
+    for (size_t i = 0; i < 2; i++) {
+        const size_t arm = first ^ i;
+        show_progress(runs->done++, runs->all);
+        const int error =
+            gf_one_run(&runs->arms->list[arm], runs->command, runs->folder, &runs->list[arm][pair]);
+        if (error)
+            return error;
+    }
+    return 0;
+}
+
+/* Counts the finished pairs in *ret_finished, without the discarded one. */
+static int run_pairs(struct runs *runs, size_t pairs, size_t *ret_finished)
+{
+    uint64_t random = 0;
+    int error = 0;
+
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        return -errno;
+    runs->all = 2 * (pairs + 1);
+    for (size_t pair = 0; pair <= pairs && !error; pair++) {
+        error = run_pair(runs, pair, &random);
+        if (error)
+            break;
+        const struct gf_one_run *const both[] = {&runs->list[0][pair], &runs->list[1][pair]};
+        show_pair(runs->arms, both, pair, pairs);
+        *ret_finished = pair;
+    }
+    show_progress(runs->all, runs->all);
+    return error;
+}
+
+static bool have_steps(const struct runs *runs, size_t pairs)
+{
+    for (size_t arm = 0; arm < 2; arm++)
+        for (size_t pair = 1; pair <= pairs; pair++)
+            if (runs->list[arm][pair].figures.steps < 1)
+                return false;
+    return true;
+}
+
+static void evaluate(const struct runs *runs, struct gf_trial *trial)
+{
+    trial->by_step = have_steps(runs, trial->pairs);
+    for (size_t arm = 0; arm < 2; arm++)
+        for (size_t pair = 1; pair <= trial->pairs; pair++) {
+            const struct gf_one_run *run = &runs->list[arm][pair];
+            trial->times[arm][pair - 1] =
+                trial->by_step ? run->figures.steps_s / run->figures.steps : run->wall_s;
+            gf_figures_add(&trial->figures[arm], &run->figures);
+            gf_gpu_clock_add(&trial->clocks[arm], &run->clock);
+        }
+}
+
+int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
+                 struct gf_trial *ret)
+{
+    char folder[PATH_MAX];
+    struct runs runs = {.arms = arms, .command = command, .folder = folder};
+
+    *ret = (struct gf_trial){.planned = pairs};
+    int error = make_folder(folder);
+    if (error)
+        return error;
+    for (size_t arm = 0; arm < 2; arm++) {
+        runs.list[arm] = calloc(pairs + 1, sizeof(*runs.list[arm]));
+        ret->times[arm] = calloc(pairs, sizeof(*ret->times[arm]));
+        if (!runs.list[arm] || !ret->times[arm])
+            error = -ENOMEM;
+    }
+    if (!error)
+        error = run_pairs(&runs, pairs, &ret->pairs);
+    if (!error || error == -EINTR)
+        evaluate(&runs, ret);
+    if (!error)
+        error = gf_bootstrap_ratio(ret->times[0], ret->times[1], pairs, &ret->ratio);
+    rmdir(folder);
+    free(runs.list[0]);
+    free(runs.list[1]);
+    return error;
+}
+
+void gf_trial_free(struct gf_trial *trial)
+{
+    free(trial->times[0]);
+    free(trial->times[1]);
+}

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPUs, clocks, idle states. */
+#include "os/cgroup.h"
+#include "os/launch.h"
+#include "os/procfs.h"
+#include "tools/doctor/finding.h"
+#include "tools/topo/recording.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+/*
+ * Checks whether there are enough CPUs for the GPUs and for the threads, and which other threads run
+ * on these CPUs.
+ */
+
+/*
+ * CPUs for each GPU. With one CPU no copy is staged; with two or three CPUs only some copies are
+ * staged (docs/transfers.md).
+ */
+#define CPUS_LEAST 2
+#define CPUS_ALL 4
+
+/*
+ * Returns how many CPUs the process can use at the same time, by its mask and its quota. May be a
+ * fraction, such as 0.5.
+ */
+static double count_cpus(const struct gf_check_input *input)
+{
+    const unsigned allowed = gf_set_count(gf_host_cpus(input));
+    const double quota = gf_cgroup_quota(input->root);
+    return quota > 0 && quota < allowed ? quota : allowed;
+}
+
+void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const double cpus = count_cpus(input);
+    /* A rank feeds one GPU; a program without a launcher feeds all visible GPUs. */
+    const size_t visible = input->topo->visible.count;
+    const size_t gpus = input->topo->facts.rank.local_size > 0 || !visible ? 1 : visible;
+    const double each = cpus / (double)gpus;
+
+    if (each >= CPUS_LEAST && !visible)
+        return;
+    if (each >= CPUS_LEAST) {
+        gf_finding_add(
+            ret, gf_status_ok, "%.3g CPUs for each GPU%s", each,
+            each < CPUS_ALL
+                ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
+                : "");
+        return;
+    }
+    struct gf_finding *finding =
+        cpus < CPUS_LEAST
+            ? gf_finding_add(ret, gf_status_problem, "%.3g CPU%s: copies will not be staged", cpus,
+                             cpus > 0.99 && cpus < 1.01 ? "" : "s")
+            : gf_finding_add(ret, gf_status_problem,
+                             "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged",
+                             cpus, gpus);
+    gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
+                        gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
+    gf_finding_fix(finding,
+                   "give each GPU at least %d CPUs, and one more for each DataLoader worker",
+                   CPUS_ALL);
+}
+
+/*
+ * Returns the largest value of the variables in `names`, and the name of that variable. Returns 0
+ * if no variable is set to a number.
+ */
+static unsigned long read_threads(const struct gf_check_input *input, const char **ret_name)
+{
+    static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                                        "OPENBLAS_NUM_THREADS"};
+    unsigned long most = 0;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
+        const char *text = gf_launch_variable(input->envp, names[i]);
+        const unsigned long value = text ? strtoul(text, NULL, 10) : 0;
+        if (value > most && value < 1UL << 20) {
+            most = value;
+            *ret_name = names[i];
+        }
+    }
+    return most;
+}
+
+void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_facts *facts = &input->topo->facts;
+    const char *name = "OMP_NUM_THREADS";
+    const unsigned long set = read_threads(input, &name);
+    const double usable = count_cpus(input);
+    const unsigned cpus = usable > 1 ? (unsigned)usable : 1;
+    /* If the launcher did not narrow the mask, all ranks of this host share its CPUs. */
+    const bool is_shared =
+        gf_check_is_recorded(input) || gf_set_count(&facts->start) >= gf_set_count(&facts->cpuset);
+    const unsigned ranks =
+        facts->rank.local_size > 1 && is_shared ? (unsigned)facts->rank.local_size : 1;
+    const unsigned long each = set ? set : cpus; /* OpenMP's default: all CPUs */
+
+    if (!set && ranks == 1)
+        return;
+    if (each * ranks <= cpus) {
+        gf_finding_add(ret, gf_status_ok, "%lu OpenMP threads for %u CPUs", each * ranks, cpus);
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem,
+                       ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
+                                  : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
+                       ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
+    if (set)
+        gf_finding_evidence(finding, "%s=%lu; ranks on this node: %u", name, set, ranks);
+    else
+        gf_finding_evidence(finding, "%s is not set; ranks on this node: %u", name, ranks);
+    gf_finding_fix(finding, "set %s=%u", name, cpus / ranks ? cpus / ranks : 1);
+}
+
+/* The kernel moves no thread between isolated CPUs, so threads stay where they start. */
+void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char file[] = "sys/devices/system/cpu/isolated";
+    const struct gf_cpus *cpus = gf_host_cpus(input);
+    struct gf_cpus isolated = {0};
+    char list[128], allowed[128];
+
+    if (gf_procfs_cpus(&isolated, input->root, file) || gf_set_empty(&isolated))
+        return;
+    gf_set_format(&isolated, list, sizeof(list));
+    if (gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated)) {
+        gf_finding_add(ret, gf_status_ok, "CPUs %s are isolated; this process may use others",
+                       list);
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "this process may use only isolated CPUs");
+    gf_finding_evidence(finding, "/%s: %s; this process may use %s", file, list,
+                        gf_set_format(cpus, allowed, sizeof(allowed)));
+    gf_finding_fix(finding, "give the process other CPUs, or boot without isolcpus= for these and "
+                            "assign them by cpusets");
+}
+
+void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char file[] = "var/lib/kubelet/cpu_manager_state";
+    char text[512]; /* policyName is the first member of the JSON object */
+
+    if (gf_procfs_read(text, sizeof(text), input->root, "%s", file) <= 0)
+        return; /* no node of Kubernetes, or a container that does not see the file */
+    if (strstr(text, "\"policyName\":\"static\"")) {
+        gf_finding_add(ret, gf_status_ok, "the kubelet gives Guaranteed pods CPUs of their own");
+        return;
+    }
+    if (!strstr(text, "\"policyName\":\"none\""))
+        return;
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "the kubelet lets all pods share all CPUs");
+    gf_finding_evidence(finding, "/%s: policyName none", file);
+    gf_finding_fix(finding,
+                   "in the kubelet's configuration: cpuManagerPolicy: static, "
+                   "reservedSystemCPUs: the CPUs of the system, topologyManagerPolicy: restricted; "
+                   "drain the node, remove /%s, and restart the kubelet",
+                   file);
+}
+
+/*
+ * Checks whether the CPUs near a GPU keep their clock high when they idle. Their governors and
+ * energy preferences decide this.
+ */
+
+/*
+ * The most different settings that struct clocks holds. Only three settings keep the clock high, so
+ * at least one setting that lowers the clock fits.
+ */
+#define SETTINGS_MAX 4
+
+struct setting {
+    unsigned cpu; /* the first CPU with this setting */
+    bool keeps_up;
+    char governor[24], preference[32]; /* preference is "" for a governor that ignores it */
+};
+
+struct clocks {
+    struct gf_cpus governed; /* CPUs with a governor */
+    struct gf_cpus lowered;  /* governed CPUs that lower their clock when they idle */
+    struct setting settings[SETTINGS_MAX];
+    size_t count;
+    bool is_sample; /* true: the machine is an early recording, which has only CPU 0's setting */
+};
+
+/* Reads the first line of a file. Returns false if the file is missing or the line is empty. */
+static bool read_first_word(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *ret,
+                            size_t size)
+{
+    if (gf_cpufreq_read(root, cpu, file, ret, size) <= 0)
+        return false;
+    ret[strcspn(ret, "\n")] = '\0';
+    return *ret != '\0';
+}
+
+/* Returns false if the CPU has no governor, for example in a virtual machine. */
+static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
+{
+    *ret = (struct setting){.cpu = cpu};
+    if (!read_first_word(root, cpu, gf_cpufreq_governor, ret->governor, sizeof(ret->governor)))
+        return false;
+    ret->keeps_up = strcmp(ret->governor, "performance") == 0;
+    /*
+     * If the CPU itself chooses its clock, the governor is "powersave", and only the energy
+     * preference decides.
+     */
+    if (strcmp(ret->governor, "powersave") == 0 &&
+        read_first_word(root, cpu, gf_cpufreq_preference, ret->preference, sizeof(ret->preference)))
+        ret->keeps_up =
+            strcmp(ret->preference, "performance") == 0 || strcmp(ret->preference, "0") == 0;
+    return true;
+}
+
+static void add_setting(struct clocks *clocks, const struct setting *setting,
+                        const struct gf_cpus *cpus)
+{
+    gf_set_or(&clocks->governed, &clocks->governed, cpus);
+    if (!setting->keeps_up)
+        gf_set_or(&clocks->lowered, &clocks->lowered, cpus);
+    for (size_t i = 0; i < clocks->count; i++)
+        if (strcmp(clocks->settings[i].governor, setting->governor) == 0 &&
+            strcmp(clocks->settings[i].preference, setting->preference) == 0)
+            return;
+    if (clocks->count < SETTINGS_MAX)
+        clocks->settings[clocks->count++] = *setting;
+}
+
+/*
+ * Reads the setting of each cpufreq policy from the files of the policy's first online CPU, because
+ * a recording has no files of other CPUs.
+ */
+static void read_clocks(const struct gf_check_input *input, const struct gf_cpus *wanted,
+                        struct clocks *ret)
+{
+    const struct gf_cpus *online = &input->topo->machine->online;
+    struct gf_cpus seen = {0}, policy;
+    struct setting setting;
+
+    *ret = (struct clocks){0};
+    for (int cpu = gf_set_next(online, 0); cpu >= 0; cpu = gf_set_next(online, (unsigned)cpu + 1)) {
+        if (gf_set_test(&seen, (unsigned)cpu))
+            continue;
+        gf_cpufreq_policy(input->root, (unsigned)cpu, &policy);
+        gf_set_or(&seen, &seen, &policy);
+        gf_set_and(&policy, &policy, wanted);
+        if (!gf_set_empty(&policy) && read_setting(input->root, (unsigned)cpu, &setting))
+            add_setting(ret, &setting, &policy);
+    }
+}
+
+/*
+ * Reads the setting of CPU 0 from an early recording, which has no files of other CPUs and no list
+ * of a policy's CPUs. Returns false if the machine is not such a recording.
+ */
+static bool read_early_recording(const struct gf_check_input *input, struct clocks *ret)
+{
+    struct setting setting;
+    struct gf_cpus first = {0};
+    char text[8];
+
+    *ret = (struct clocks){.is_sample = true};
+    if (!gf_check_is_recorded(input) ||
+        gf_cpufreq_read(input->root, 0, gf_cpufreq_affected, text, sizeof(text)) >= 0 ||
+        !read_setting(input->root, 0, &setting))
+        return false;
+    gf_set_add(&first, 0);
+    add_setting(ret, &setting, &first);
+    return true;
+}
+
+/*
+ * Sets *ret to the CPUs that the process may use on the nodes of its GPUs. Returns true if the
+ * machine has several nodes. If no GPU is visible, a GPU's node is unknown, or the process may use
+ * no CPU of that node, sets *ret to all CPUs that the process may use, and returns false. A
+ * recording may lack the process's mask, so all CPUs of a recorded machine count as usable.
+ */
+static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cpus *ret)
+{
+    const struct gf_topo *topo = input->topo;
+    const bool is_recorded = gf_check_is_recorded(input);
+    struct gf_cpus near = {0};
+
+    *ret = is_recorded ? topo->machine->online : topo->facts.start;
+    for (size_t i = 0; i < topo->gpu_count; i++) {
+        const struct gf_topo_gpu *gpu = &topo->gpus[i];
+        const struct gf_cpus *cpus = is_recorded ? &gpu->cpus : &gpu->usable;
+        if (!gpu->visible)
+            continue;
+        if (!gpu->source || gf_set_empty(cpus))
+            return false;
+        gf_set_or(&near, &near, cpus);
+    }
+    if (gf_set_empty(&near))
+        return false;
+    *ret = near;
+    return topo->machine->node_count > 1;
+}
+
+/*
+ * Writes the settings whose keeps_up has the given value, such as "powersave, preference
+ * balance_performance; schedutil".
+ */
+static const char *join_settings(const struct clocks *clocks, bool keeps_up, char *ret, size_t size)
+{
+    size_t at = 0;
+
+    *ret = '\0';
+    for (size_t i = 0; i < clocks->count && at < size; i++) {
+        const struct setting *one = &clocks->settings[i];
+        if (one->keeps_up == keeps_up)
+            at += (size_t)snprintf(ret + at, size - at, "%s%s%s%s", at ? "; " : "", one->governor,
+                                   *one->preference ? ", preference " : "", one->preference);
+    }
+    return ret;
+}
+
+/*
+ * Sets the evidence: for each setting that lowers the clock, the files of the first CPU with this
+ * setting.
+ */
+static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
+{
+    char text[sizeof(finding->evidence)] = "", path[128];
+    size_t at = 0;
+
+    for (size_t i = 0; i < clocks->count && at < sizeof(text); i++) {
+        const struct setting *one = &clocks->settings[i];
+        if (one->keeps_up)
+            continue;
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s/%s: %s", at ? "; " : "",
+                               gf_cpufreq_path(one->cpu, gf_cpufreq_governor, path, sizeof(path)),
+                               one->governor);
+        if (*one->preference && at < sizeof(text))
+            at += (size_t)snprintf(text + at, sizeof(text) - at,
+                                   ", energy_performance_preference: %s", one->preference);
+    }
+    gf_finding_evidence(finding, "%s", text);
+}
+
+static struct gf_finding *report_lowered(const struct clocks *clocks, bool near,
+                                         struct gf_findings *ret)
+{
+    char settings[120], some[32];
+    const unsigned count = gf_set_count(&clocks->lowered);
+    const char *verb =
+        count == 1 ? "lowers its clock when it idles" : "lower their clock when they idle";
+
+    join_settings(clocks, false, settings, sizeof(settings));
+    if (clocks->is_sample)
+        return gf_finding_add(ret, gf_status_problem,
+                              "CPUs lower their clock when they idle (governor %s)", settings);
+    return gf_finding_add(ret, gf_status_problem, "%u of %u CPUs%s %s (governor %s): %s", count,
+                          gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb,
+                          settings, gf_set_format(&clocks->lowered, some, sizeof(some)));
+}
+
+void gf_check_governor(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    struct clocks clocks;
+    struct gf_cpus wanted;
+    char settings[160];
+    const bool near = find_cpus_near_gpus(input, &wanted);
+
+    if (!read_early_recording(input, &clocks))
+        read_clocks(input, &wanted, &clocks);
+    if (!clocks.count)
+        return;
+    if (gf_set_empty(&clocks.lowered)) {
+        gf_finding_add(ret, gf_status_ok, "CPUs keep their clock high (governor %s)",
+                       join_settings(&clocks, true, settings, sizeof(settings)));
+        return;
+    }
+    struct gf_finding *finding = report_lowered(&clocks, near, ret);
+    set_evidence(&clocks, finding);
+    gf_finding_command(finding, "cpupower frequency-set -g performance");
+}
+
+/* Checks the idle states and turbo clocks of the CPUs. */
+
+#define IDLE_STATES_MAX 16
+#define WAKE_UP_MOST_US 10 /* for inference */
+#define WAKE_UPS 15        /* number of measured sleeps; odd, so that the median is one of them */
+#define NAP_NS 200000
+
+/*
+ * Returns the exit latency in microseconds of the deepest enabled idle state, and the state's name;
+ * -1 if unknown.
+ */
+static long find_deepest(const struct gf_check_input *input, unsigned cpu, char *name, size_t size)
+{
+    long deepest = -1, latency, disabled;
+
+    for (unsigned i = 0; i < IDLE_STATES_MAX; i++) {
+        const char *folder = "sys/devices/system/cpu";
+        if (!gf_host_number(input, &latency, "%s/cpu%u/cpuidle/state%u/latency", folder, cpu, i))
+            break;
+        if (gf_host_number(input, &disabled, "%s/cpu%u/cpuidle/state%u/disable", folder, cpu, i) &&
+            disabled)
+            continue;
+        if (latency > deepest) {
+            deepest = latency;
+            if (!gf_host_line(input, name, size, "%s/cpu%u/cpuidle/state%u/name", folder, cpu, i))
+                snprintf(name, size, "state%u", i);
+        }
+    }
+    return deepest;
+}
+
+/*
+ * Returns the wake-up latency in microseconds to which processes have limited the CPUs
+ * (/dev/cpu_dma_latency); -1 if unknown.
+ */
+static long read_latency_limit(const struct gf_check_input *input)
+{
+    char bytes[sizeof(int32_t) + 1];
+    int32_t value;
+
+    if (gf_procfs_read(bytes, sizeof(bytes), input->root, "dev/cpu_dma_latency") != sizeof(value))
+        return -1;
+    memcpy(&value, bytes, sizeof(value));
+    return value;
+}
+
+static int compare_longs(const void *a, const void *b)
+{
+    const long x = *(const long *)a, y = *(const long *)b;
+    return (x > y) - (x < y);
+}
+
+/* Returns by how many microseconds a short sleep ends too late, as the median of several sleeps. */
+static long measure_wake_up(void)
+{
+    const struct timespec nap = {0, NAP_NS};
+    struct timespec from, to;
+    long late[WAKE_UPS];
+
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default slack of 50 us would dominate the result */
+    for (size_t i = 0; i < WAKE_UPS; i++) {
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        nanosleep(&nap, NULL);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        late[i] =
+            ((to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec - NAP_NS) / 1000;
+    }
+    qsort(late, WAKE_UPS, sizeof(*late), compare_longs);
+    return late[WAKE_UPS / 2];
+}
+
+void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char name[32] = "", measured[64] = "";
+    const int cpu = gf_set_next(gf_host_cpus(input), 0);
+    const long deepest = cpu < 0 ? -1 : find_deepest(input, (unsigned)cpu, name, sizeof(name));
+    const long limit = read_latency_limit(input);
+
+    if (deepest < 0)
+        return; /* no idle states, as in a virtual machine, where the hypervisor controls them */
+    if (!input->inference || deepest <= WAKE_UP_MOST_US ||
+        (limit >= 0 && limit <= WAKE_UP_MOST_US)) {
+        gf_finding_add(ret, gf_status_ok, "idle CPUs need at most %ld us to wake up (%s)",
+                       limit >= 0 && limit < deepest ? limit : deepest, name);
+        return;
+    }
+    if (!gf_check_is_recorded(input))
+        snprintf(measured, sizeof(measured), "; measured wake-up latency: %ld us",
+                 measure_wake_up());
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
+    gf_finding_evidence(finding, "/sys/devices/system/cpu/cpu%d/cpuidle: %s: %ld us%s", cpu, name,
+                        deepest, measured);
+    gf_finding_command(finding, "cpupower idle-set -D %d", WAKE_UP_MOST_US);
+}
+
+void gf_check_boost(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char boost[] = "sys/devices/system/cpu/cpufreq/boost";
+    static const char turbo[] = "sys/devices/system/cpu/intel_pstate/no_turbo";
+    long on, off;
+
+    const bool has_boost = gf_host_number(input, &on, boost);
+    const bool has_turbo = gf_host_number(input, &off, turbo);
+    if (!has_boost && !has_turbo)
+        return;
+    if ((!has_boost || on) && (!has_turbo || !off)) {
+        gf_finding_add(ret, gf_status_ok, "CPUs may use their turbo clock");
+        return;
+    }
+    const bool is_turbo = has_turbo && off;
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "CPUs may not use their turbo clock");
+    gf_finding_evidence(finding, "/%s: %d", is_turbo ? turbo : boost, is_turbo);
+    gf_finding_command(finding, "echo %d > /%s", !is_turbo, is_turbo ? turbo : boost);
+}

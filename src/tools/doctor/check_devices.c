@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interrupts, IOMMU, storage. */
+#include "host/machine.h"
+#include "os/procfs.h"
+#include "tools/doctor/finding.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Checks the interrupts of GPUs, network cards and NVMe disks, and what translates or redirects the
+ * transfers of devices: drivers, the IOMMU and PCIe switches.
+ */
+
+#define DEVICES "sys/bus/pci/devices"
+
+struct device {
+    const char *bdf;
+    const char *kind;
+    struct gf_cpus local;
+};
+
+/* Returns the kind of a PCI device, for messages; NULL if the check ignores such devices. */
+static const char *device_kind(const char *class, const char *vendor)
+{
+    if (strncmp(vendor, "0x10de", 6) == 0 && strncmp(class, "0x03", 4) == 0)
+        return "GPU";
+    if (strncmp(class, "0x02", 4) == 0)
+        return "network card";
+    return strncmp(class, "0x0108", 6) == 0 ? "NVMe disk" : NULL;
+}
+
+/* Returns false if the check ignores this kind of device, or if the device's node is unknown. */
+static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
+{
+    static const char folder[] = "sys/bus/pci/devices";
+    char class[16], vendor[16], path[GF_PROCFS_PATH_MAX];
+    long node;
+
+    *ret = (struct device){.bdf = bdf};
+    if (!gf_host_line(input, class, sizeof(class), "%s/%s/class", folder, bdf) ||
+        !gf_host_line(input, vendor, sizeof(vendor), "%s/%s/vendor", folder, bdf) ||
+        !gf_host_number(input, &node, "%s/%s/numa_node", folder, bdf))
+        return false;
+    ret->kind = device_kind(class, vendor);
+    snprintf(path, sizeof(path), "%s/%s/local_cpulist", folder, bdf);
+    return ret->kind && gf_procfs_cpus(&ret->local, input->root, path) == 0 &&
+           !gf_set_empty(&ret->local);
+}
+
+/*
+ * Counts in *ret_all the device's interrupts, and in *ret_far those that only CPUs of other nodes
+ * serve.
+ */
+static void count_interrupts(const struct gf_check_input *input, const struct device *device,
+                             unsigned *ret_all, unsigned *ret_far)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct gf_cpus cpus;
+
+    *ret_all = *ret_far = 0;
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/msi_irqs", input->root, device->bdf);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+            continue;
+        snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", entry->d_name);
+        if (gf_procfs_cpus(&cpus, input->root, path) || gf_set_empty(&cpus))
+            continue;
+        gf_set_and(&cpus, &cpus, &device->local);
+        ++*ret_all;
+        *ret_far += gf_set_empty(&cpus);
+    }
+    if (folder)
+        closedir(folder);
+}
+
+static void report_far_interrupts(const struct device *device, unsigned count,
+                                  struct gf_findings *ret)
+{
+    char near[64];
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "%s %s: CPUs of other nodes serve all interrupts",
+                       device->kind, device->bdf);
+
+    gf_set_format(&device->local, near, sizeof(near));
+    gf_finding_evidence(finding,
+                        "%u of %u in /sys/bus/pci/devices/%s/msi_irqs: /proc/irq/*/"
+                        "effective_affinity_list without CPUs %s",
+                        count, count, device->bdf, near);
+    gf_finding_command(finding,
+                       "for i in /sys/bus/pci/devices/%s/msi_irqs/*; do echo %s > "
+                       "\"/proc/irq/${i##*/}/smp_affinity_list\"; done",
+                       device->bdf, near);
+}
+
+#define INTERRUPT_PROBLEMS_MAX 8
+
+/* A device whose interrupts are spread over all nodes, such as an NVMe disk, is not a problem. */
+void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct device device;
+    unsigned devices = 0, problems = 0, all, far;
+
+    if (input->topo->machine->node_count < 2)
+        return;
+    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        if (!gf_pci_is_canonical(entry->d_name) || !read_device(input, entry->d_name, &device))
+            continue;
+        count_interrupts(input, &device, &all, &far);
+        devices += all > 0;
+        if (all && far == all && problems++ < INTERRUPT_PROBLEMS_MAX)
+            report_far_interrupts(&device, far, ret);
+    }
+    if (folder)
+        closedir(folder);
+    if (devices && !problems)
+        gf_finding_add(ret, gf_status_ok, "interrupts of %u devices reach CPUs of their nodes",
+                       devices);
+}
+
+static bool exists_below(const struct gf_check_input *input, const char *name)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct dirent *entry = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", input->root, name);
+    DIR *folder = opendir(path);
+    while (folder && (entry = readdir(folder)) && entry->d_name[0] == '.')
+        ;
+    if (folder)
+        closedir(folder);
+    return entry;
+}
+
+/*
+ * NVIDIA's open kernel modules export GPU memory by DMA-BUF; the proprietary ones need
+ * nvidia_peermem.
+ */
+void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char version[256];
+
+    if (!exists_below(input, "dev/infiniband") ||
+        !gf_host_line(input, version, sizeof(version), "proc/driver/nvidia/version"))
+        return;
+    const bool is_open = strstr(version, "Open Kernel Module");
+    if (is_open || exists_below(input, "sys/module/nvidia_peermem") ||
+        exists_below(input, "sys/module/nv_peer_mem")) {
+        gf_finding_add(ret, gf_status_ok, "network cards can access GPU memory (%s)",
+                       is_open ? "DMA-BUF" : "nvidia_peermem");
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "network cards cannot access GPU memory");
+    gf_finding_evidence(finding, "/dev/infiniband; no /sys/module/nvidia_peermem; "
+                                 "/proc/driver/nvidia/version: no open kernel module");
+    gf_finding_command(finding, "modprobe nvidia_peermem");
+}
+
+void gf_check_iommu(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char type[32];
+
+    for (size_t i = 0; i < input->topo->gpu_count; i++) {
+        const struct gf_topo_gpu *gpu = &input->topo->gpus[i];
+        if (!gpu->visible ||
+            !gf_host_line(input, type, sizeof(type), DEVICES "/%s/iommu_group/type", gpu->bdf))
+            continue;
+        if (strcmp(type, "identity") == 0) {
+            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "the IOMMU passes addresses through");
+        } else if (strncmp(type, "DMA", 3) == 0) {
+            struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
+                                                            "the IOMMU translates each address");
+            gf_finding_evidence(finding, "/" DEVICES "/%s/iommu_group/type: %s", gpu->bdf, type);
+            gf_finding_fix(finding,
+                           "add iommu=pt (arm64: iommu.passthrough=1) to the boot loader's "
+                           "configuration, and reboot");
+        }
+    }
+}
+
+/* Offsets and values of the PCI specification. */
+enum {
+    CONFIG_SIZE = 4096,
+    STATUS = 0x06,
+    STATUS_HAS_CAPABILITIES = 0x10,
+    FIRST_CAPABILITY = 0x34,
+    CAPABILITY_PCIE = 0x10,
+    PCIE_FLAGS = 2,
+    PORT_OF_SWITCH_DOWN = 6,
+    FIRST_EXTENDED = 0x100,
+    EXTENDED_ACS = 0x0d,
+    ACS_CONTROL = 6,
+    ACS_REDIRECTS = 0x04 | 0x08, /* of requests, and of completions */
+};
+
+struct config {
+    unsigned char bytes[CONFIG_SIZE + 1];
+};
+
+static unsigned read_u16(const struct config *config, unsigned at)
+{
+    return config->bytes[at] | (unsigned)config->bytes[at + 1] << 8;
+}
+
+/* Redirection in a root port changes nothing, because transfers that reach it are at the root already. */
+static bool is_switch_port(const struct config *config)
+{
+    if (!(config->bytes[STATUS] & STATUS_HAS_CAPABILITIES))
+        return false;
+    unsigned at = config->bytes[FIRST_CAPABILITY] & 0xfcU;
+    for (unsigned left = 48; at >= 0x40 && left; at = config->bytes[at + 1] & 0xfcU, left--)
+        if (config->bytes[at] == CAPABILITY_PCIE)
+            return (read_u16(config, at + PCIE_FLAGS) >> 4 & 15) == PORT_OF_SWITCH_DOWN;
+    return false;
+}
+
+/* The control register of access control services (ACS); -1 if the port has none. */
+static int find_acs_control(const struct config *config)
+{
+    unsigned at = FIRST_EXTENDED;
+
+    for (unsigned left = 64; at >= FIRST_EXTENDED && at <= CONFIG_SIZE - 8 && left; left--) {
+        if (read_u16(config, at) == EXTENDED_ACS)
+            return (int)read_u16(config, at + ACS_CONTROL);
+        at = read_u16(config, at + 2) >> 4 & 0xffcU;
+    }
+    return -1;
+}
+
+/* Without CAP_SYS_ADMIN, the kernel shows only the first 64 bytes, so no port is found. */
+static int read_acs_control(const struct gf_check_input *input, const char *bdf)
+{
+    struct config config = {0};
+    char class[16];
+
+    if (!gf_host_line(input, class, sizeof(class), DEVICES "/%s/class", bdf) ||
+        strncmp(class, "0x0604", 6) != 0 ||
+        gf_procfs_read((char *)config.bytes, sizeof(config.bytes), input->root,
+                       DEVICES "/%s/config", bdf) <= FIRST_EXTENDED)
+        return -1;
+    return is_switch_port(&config) ? find_acs_control(&config) : -1;
+}
+
+#define REDIRECTING_LISTED 40
+
+struct switch_ports {
+    unsigned count, redirecting;
+    unsigned first_control;             /* of the first port that redirects */
+    char list[REDIRECTING_LISTED * 14]; /* the ports that redirect, each after a blank */
+};
+
+static void add_port(struct switch_ports *ports, const char *bdf, unsigned control)
+{
+    const size_t length = strlen(ports->list);
+
+    ports->count++;
+    if (!(control & ACS_REDIRECTS))
+        return;
+    if (!ports->redirecting++)
+        ports->first_control = control;
+    if (ports->redirecting <= REDIRECTING_LISTED)
+        snprintf(ports->list + length, sizeof(ports->list) - length, " %.13s", bdf);
+}
+
+/*
+ * The fix is no command of the script, because virtual machines rely on the redirection. It clears
+ * only ACS_REDIRECTS.
+ */
+static void report_redirecting(const struct switch_ports *ports, struct gf_findings *ret)
+{
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem,
+        "%u port%s of PCIe switches send%s transfers between devices to the CPU",
+        ports->redirecting, ports->redirecting == 1 ? "" : "s", ports->redirecting == 1 ? "s" : "");
+
+    gf_finding_evidence(finding, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
+                        (int)strcspn(ports->list + 1, " "), ports->list + 1, ports->first_control,
+                        ports->redirecting - 1);
+    gf_finding_fix(finding,
+                   "for i in%s; do setpci -s $i ECAP_ACS+6.w=0:%x; done    (root, on the host; not "
+                   "on a host that passes devices to virtual machines: it removes their isolation)",
+                   ports->list, ACS_REDIRECTS);
+}
+
+void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    struct switch_ports ports = {0};
+    struct dirent **devices = NULL;
+    int control;
+
+    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
+    const int count = scandir(path, &devices, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (gf_pci_is_canonical(devices[i]->d_name) &&
+            (control = read_acs_control(input, devices[i]->d_name)) >= 0)
+            add_port(&ports, devices[i]->d_name, (unsigned)control);
+        free(devices[i]);
+    }
+    free(devices);
+    if (ports.redirecting)
+        report_redirecting(&ports, ret);
+    else if (ports.count)
+        gf_finding_add(ret, gf_status_ok, "PCIe switches pass transfers between devices on");
+}
+
+/* Checks where the program's data is stored, and when the kernel writes checkpoints to disk. */
+
+/* Even a fast disk needs more than a few seconds to write this many bytes. */
+#define DIRTY_MOST (UINT64_C(32) << 30)
+#define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
+
+static uint64_t read_meminfo(const struct gf_check_input *input, const char *key)
+{
+    static char text[8192];
+
+    if (gf_procfs_read(text, sizeof(text), input->root, "proc/meminfo") <= 0)
+        return 0;
+    const char *field = gf_procfs_field(text, key);
+    return field ? gf_procfs_number(field) << 10 : 0;
+}
+
+void gf_check_write_back(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    long bytes = 0, percent;
+    const uint64_t memory = read_meminfo(input, "MemTotal");
+
+    if (gf_host_number(input, &bytes, "proc/sys/vm/dirty_background_bytes") && bytes) {
+        percent = 0;
+    } else if (!memory || !gf_host_number(input, &percent, "proc/sys/vm/dirty_background_ratio")) {
+        return;
+    }
+    const uint64_t most = bytes ? (uint64_t)bytes : memory / 100 * (uint64_t)percent;
+    if (most <= DIRTY_MOST) {
+        gf_finding_add(ret, gf_status_ok, "write-back begins at %.3g GiB of dirty pages",
+                       (double)most / (1 << 30));
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "write-back begins only at %.3g GiB of dirty pages",
+                       (double)most / (1 << 30));
+    if (bytes)
+        gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_bytes: %ld", bytes);
+    else
+        gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_ratio: %ld; MemTotal: %.4g GiB",
+                            percent, (double)memory / (1 << 30));
+    gf_finding_command(finding, "sysctl -w vm.dirty_background_bytes=%llu vm.dirty_bytes=%llu",
+                       4ULL << 30, 16ULL << 30);
+}
+
+struct mount {
+    char device[32], type[32], point[1024];
+};
+
+/* Parses a line of mountinfo: "36 35 259:2 /root /point options - type source ..." */
+static bool parse_mount(const char *line, struct mount *ret)
+{
+    const char *rest = strstr(line, " - ");
+    unsigned major, minor;
+
+    if (!rest || sscanf(line, "%*u %*u %u:%u %*s %1023s", &major, &minor, ret->point) != 3 ||
+        *ret->point != '/' || sscanf(rest + 3, "%31s", ret->type) != 1)
+        return false;
+    snprintf(ret->device, sizeof(ret->device), "%u:%u", major, minor);
+    return true;
+}
+
+static bool is_below(const char *path, const char *point)
+{
+    const size_t length = strlen(point);
+    return strcmp(point, "/") == 0 ||
+           (strncmp(path, point, length) == 0 && (path[length] == '/' || path[length] == '\0'));
+}
+
+/*
+ * Finds the mount that contains the folder: the one with the longest matching path. Of several
+ * mounts with the same path, the last one counts, because it hides the others.
+ */
+static bool find_mount(const struct gf_check_input *input, const char *folder, struct mount *ret)
+{
+    char path[GF_PROCFS_PATH_MAX], buf[4096];
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
+    struct mount mount;
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/proc/self/mountinfo", input->root);
+    if (!gf_procfs_lines_open(&lines, path))
+        return false;
+    for (char *line; (line = gf_procfs_lines_next(&lines));)
+        if (!lines.continued && parse_mount(line, &mount) && is_below(folder, mount.point) &&
+            (!found || strlen(mount.point) >= strlen(ret->point))) {
+            *ret = mount;
+            found = true;
+        }
+    gf_procfs_lines_close(&lines);
+    return found;
+}
+
+static bool is_among(const char *word, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the read-ahead of a device in KiB; -1 if the device has none. */
+static long read_ahead(const struct gf_check_input *input, const char *device)
+{
+    long value;
+
+    if (gf_host_number(input, &value, "sys/class/bdi/%s/read_ahead_kb", device) ||
+        gf_host_number(input, &value, "sys/dev/block/%s/queue/read_ahead_kb", device) ||
+        gf_host_number(input, &value, "sys/dev/block/%s/../queue/read_ahead_kb", device))
+        return value;
+    return -1;
+}
+
+void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char *const slow[] = {"nfs",        "nfs4",         "cifs",         "smb3",
+                                       "9p",         "virtiofs",     "fuse",         "fuse.s3fs",
+                                       "fuse.sshfs", "fuse.gcsfuse", "fuse.mount-s3"};
+    static const char *const layers[] = {"overlay", "aufs", "fuse.fuse-overlayfs"};
+    struct mount mount;
+    char real[PATH_MAX]; /* realpath writes up to PATH_MAX bytes */
+    const char *folder = input->data;
+
+    if (!folder)
+        return;
+    if (!gf_check_is_recorded(input) && realpath(folder, real))
+        folder = real;
+    if (!find_mount(input, folder, &mount)) {
+        gf_finding_add(ret, gf_status_unknown, "the file system of %s is unknown", folder);
+        return;
+    }
+    const bool is_layer = is_among(mount.type, layers, GF_ARRAY_LEN(layers));
+    const long ahead = read_ahead(input, mount.device);
+    if (is_layer || is_among(mount.type, slow, GF_ARRAY_LEN(slow))) {
+        struct gf_finding *finding =
+            gf_finding_add(ret, gf_status_problem, "%s is on %s", folder,
+                           is_layer ? "the container's own layer" : "network or remote storage");
+        gf_finding_evidence(finding, "/proc/self/mountinfo: %s is %s", mount.point, mount.type);
+        gf_finding_fix(finding, is_layer ? "put data and checkpoints on a bind mount or volume"
+                                         : "copy the data to a local disk before the first epoch");
+    } else if (ahead >= 0 && ahead < READ_AHEAD_LEAST_KB && strncmp(mount.device, "0:", 2) != 0) {
+        struct gf_finding *finding = gf_finding_add(
+            ret, gf_status_problem, "the disk of %s reads only %ld KiB ahead", folder, ahead);
+        gf_finding_evidence(finding, "read_ahead_kb of device %s: %ld", mount.device, ahead);
+        gf_finding_command(finding, "echo 1024 > /sys/class/bdi/%s/read_ahead_kb", mount.device);
+    } else {
+        gf_finding_add(ret, gf_status_ok, "%s is on %s", folder, mount.type);
+    }
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Limits and variables. */
+#include "host/facts.h"
+#include "host/locate.h"
+#include "host/mempolicy.h"
+#include "host/tasks.h"
+#include "os/cgroup.h"
+#include "os/headroom.h"
+#include "os/launch.h"
+#include "os/procfs.h"
+#include "tools/doctor/finding.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+/*
+ * Checks the limits that a container or a launcher sets: refused system calls, the CPU quota,
+ * memory and rlimits.
+ */
+
+#define MEMORY_LEAST (UINT64_C(1) << 30)
+#define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
+/* A soft limit of 1024 is common; workers and connections of one process rarely need this many. */
+#define OPEN_FILES_LEAST 16384
+#define OPEN_FILES_SET 65535 /* the limit that vLLM sets for itself */
+/*
+ * With this many more threads, a program can start the library's few threads and one OpenMP team in
+ * each DataLoader worker.
+ */
+#define THREADS_LEAST 128
+
+struct trial {
+    const char *call; /* the one that failed */
+    int error;
+};
+
+static int set_mask_in_child(void *arg)
+{
+    struct trial *trial = arg;
+    struct gf_cpus mask;
+
+    trial->call = "sched_getaffinity";
+    trial->error = gf_tasks_get_mask(0, &mask);
+    if (trial->error)
+        return 0;
+    trial->call = "sched_setaffinity";
+    trial->error = gf_tasks_set_mask(0, &mask);
+    return 0;
+}
+
+/*
+ * Sets the present CPU mask in a child process, because the command itself sets nothing. Returns 0, or an errno
+ * and in *ret_call
+ * the name of the failed call.
+ */
+static int try_set_mask(const char **ret_call)
+{
+    struct trial trial = {"clone", -EAGAIN};
+    const int failed = gf_child_call(set_mask_in_child, &trial);
+
+    *ret_call = trial.call;
+    return failed ? -failed : -trial.error;
+}
+
+/*
+ * A thread may always set its present mask, unless a seccomp filter (EPERM, ENOSYS) or SELinux
+ * (EACCES) refuses the call. If all CPUs are on one node, the check is skipped, because the library
+ * binds no thread then.
+ */
+void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const char *call;
+
+    if (gf_check_is_recorded(input) || gf_locate_cpu_nodes(input->topo->machine) < 2)
+        return;
+    const int error = try_set_mask(&call);
+    if (!error) {
+        gf_finding_add(ret, gf_status_ok, "binding threads to CPUs is permitted");
+        return;
+    }
+    /* The set is too small, the cpuset has just changed, or no child could be created. */
+    if (error == EINVAL || error == EAGAIN || error == ENOMEM) {
+        gf_finding_add(ret, gf_status_unknown, "cannot test the binding of threads to CPUs: %s: %s",
+                       call, strerror(error));
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "binding threads to CPUs is refused");
+    gf_finding_evidence(finding, "%s: %s", call, strerror(error));
+    if (error == EACCES)
+        gf_finding_fix(finding, "SELinux: allow the domain setsched on its own processes (ausearch "
+                                "-m AVC names it), or docker run --security-opt label=disable");
+    else
+        gf_finding_fix(
+            finding,
+            "allow %s in the seccomp profile, as Docker's default does: docker run --security-opt "
+            "seccomp=PROFILE.json with {\"names\": [\"%s\"], \"action\": \"SCMP_ACT_ALLOW\"} "
+            "(Kubernetes: seccompProfile.localhostProfile; systemd: SystemCallFilter=%s)",
+            call, call, call);
+}
+
+void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const struct gf_machine *machine = input->topo->machine;
+    const char *call;
+
+    if (gf_check_is_recorded(input) || machine->node_count < 2 ||
+        gf_set_empty(&input->topo->facts.mems))
+        return;
+    const int error = gf_mempolicy_refusal(&call);
+    if (!error) {
+        gf_finding_add(ret, gf_status_ok, "memory policies are permitted");
+        return;
+    }
+    const char *remedy = gf_probe_remedy(error);
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "memory policies are refused");
+    gf_finding_evidence(finding, "%s: %s", call, strerror(error));
+    gf_finding_fix(finding, "%s", remedy ? remedy : "ask the administrator who set the limits");
+}
+
+void gf_check_quota(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const double quota = gf_cgroup_quota(input->root);
+    const unsigned cpus = gf_set_count(&input->topo->facts.start);
+
+    if (quota <= 0 || quota >= cpus) {
+        if (!gf_check_is_recorded(input))
+            gf_finding_add(ret, gf_status_ok, "no CPU quota; %u CPUs available", cpus);
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "the CPU quota is %.3g CPUs of the %u available", quota, cpus);
+    gf_finding_evidence(
+        finding, "cpu.max (version 1: cpu.cfs_quota_us); throttled so far: %.1f s (cpu.stat)",
+        (double)gf_cgroup_throttled_ns(input->root) / 1e9);
+    gf_finding_fix(finding, "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, "
+                            "requests equal to limits, the static CPU manager");
+}
+
+void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    struct gf_headroom headroom;
+
+    gf_headroom_read(input->root, -1, &headroom);
+    if (headroom.bytes == GF_HEADROOM_UNKNOWN) {
+        gf_finding_add(
+            ret, gf_status_unknown,
+            "available memory is unknown: neither /proc/meminfo nor a control group reports it");
+        return;
+    }
+    if (headroom.bytes >= MEMORY_LEAST) {
+        gf_finding_add(ret, gf_status_ok, "%.1f GiB of memory are available (%s)",
+                       (double)headroom.bytes / (1 << 30), gf_headroom_source(&headroom));
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "only %llu MiB of memory are available",
+                       (unsigned long long)headroom.bytes >> 20);
+    gf_finding_evidence(finding, "%s", gf_headroom_source(&headroom));
+    gf_finding_fix(finding, "raise the limit: docker run --memory; Kubernetes: "
+                            "resources.limits.memory; Slurm: --mem");
+}
+
+void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    static const char folder[] = "/dev/shm";
+    struct statvfs fs;
+
+    if (gf_check_is_recorded(input))
+        return;
+    if (statvfs(folder, &fs)) {
+        gf_finding_add(ret, gf_status_unknown, "shared memory: %s: %s", folder, strerror(errno));
+        return;
+    }
+    const uint64_t bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
+    if (fs.f_blocks == 0) {
+        gf_finding_add(ret, gf_status_ok, "%s is not limited", folder); /* mounted with size=0 */
+        return;
+    }
+    if (bytes >= SHM_LEAST) {
+        gf_finding_add(ret, gf_status_ok, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s holds only %llu MiB",
+                                                folder, (unsigned long long)bytes >> 20);
+    gf_finding_evidence(finding, "statvfs %s", folder);
+    gf_finding_fix(finding,
+                   "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: "
+                   "Memory at %s",
+                   folder);
+}
+
+/*
+ * Whether /dev contains an InfiniBand card that the process may use. /sys would show all cards of
+ * the host.
+ */
+static bool has_infiniband(const struct gf_check_input *input)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/dev/infiniband", input->root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+        found = strncmp(entry->d_name, "uverbs", strlen("uverbs")) == 0;
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/*
+ * Whether the process has CAP_IPC_LOCK in the initial user namespace. If so, no limit of locked
+ * memory applies. The initial user namespace is the one whose uid_map contains all ids.
+ */
+static bool may_lock_all(const struct gf_check_input *input)
+{
+    char text[4096], map[256];
+
+    gf_procfs_read(text, sizeof(text), input->root, "proc/self/status");
+    const char *effective = gf_procfs_field(text, "CapEff");
+    if (!effective || !(strtoull(effective, NULL, 16) >> CAP_IPC_LOCK & 1))
+        return false;
+    gf_procfs_read(map, sizeof(map), input->root, "proc/self/uid_map");
+    return strstr(map, " 4294967295") != NULL;
+}
+
+/*
+ * Reads a soft limit from /proc/self/limits. *ret is UINT64_MAX if there is no limit. Returns false
+ * if the file has no row with this name.
+ */
+static bool read_limit(const struct gf_check_input *input, const char *name, uint64_t *ret)
+{
+    char text[4096];
+
+    if (gf_procfs_read(text, sizeof(text), input->root, "proc/self/limits") <= 0)
+        return false;
+    const char *at = strstr(text, name);
+    if (!at)
+        return false;
+    at += strlen(name);
+    at += strspn(at, " ");
+    *ret = *at >= '0' && *at <= '9' ? strtoull(at, NULL, 10) : UINT64_MAX;
+    return true;
+}
+
+/*
+ * The limit of locked memory applies to RDMA registration, but not to CUDA's pinned memory
+ * (docs/transfers.md).
+ */
+void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    uint64_t limit;
+
+    if (!has_infiniband(input) || !read_limit(input, "Max locked memory", &limit))
+        return;
+    if (limit == UINT64_MAX || may_lock_all(input)) {
+        gf_finding_add(ret, gf_status_ok, "locked memory is not limited");
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "locked memory is limited to %llu KiB, and InfiniBand is present",
+        (unsigned long long)limit >> 10);
+    gf_finding_evidence(finding, "/proc/self/limits: Max locked memory; /dev/infiniband");
+    gf_finding_fix(finding, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
+                            "container runtime or slurmd");
+}
+
+void gf_check_address_space(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    uint64_t limit;
+
+    if (!read_limit(input, "Max address space", &limit))
+        return;
+    if (limit == UINT64_MAX) {
+        gf_finding_add(ret, gf_status_ok, "address space is not limited");
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add(ret, gf_status_problem, "address space is limited to %llu MiB",
+                       (unsigned long long)limit >> 20);
+    gf_finding_evidence(finding, "/proc/self/limits: Max address space");
+    gf_finding_fix(finding, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
+                            "VSizeFactor=0");
+}
+
+void gf_check_open_files(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    uint64_t limit;
+
+    if (!read_limit(input, "Max open files", &limit))
+        return;
+    if (limit >= OPEN_FILES_LEAST) {
+        gf_finding_add(ret, gf_status_ok, "enough files can be open");
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "only %llu files can be open", (unsigned long long)limit);
+    gf_finding_evidence(finding, "/proc/self/limits: Max open files");
+    gf_finding_fix(finding,
+                   "ulimit -n %d before the program starts; docker run --ulimit "
+                   "nofile=%d; systemd: LimitNOFILE=%d",
+                   OPEN_FILES_SET, OPEN_FILES_SET, OPEN_FILES_SET);
+}
+
+void gf_check_threads(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    const uint64_t left = gf_cgroup_threads_left(input->root);
+
+    if (left == UINT64_MAX)
+        return;
+    if (left >= THREADS_LEAST) {
+        gf_finding_add(ret, gf_status_ok, "%llu more threads can be started",
+                       (unsigned long long)left);
+        return;
+    }
+    struct gf_finding *finding = gf_finding_add(
+        ret, gf_status_problem, "only %llu more threads can be started", (unsigned long long)left);
+    gf_finding_evidence(finding, "pids.max and pids.current of the control group or a parent");
+    gf_finding_fix(finding, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
+                            "systemd: TasksMax=infinity");
+}
+
+/*
+ * Checks for variables that make CUDA, PyTorch or NCCL slow. Users often set them for debugging,
+ * and forget to unset them.
+ */
+
+static const struct {
+    const char *name;
+    /*
+     * A value that contains this word makes the program slow. If `part` is "", each value except
+     * "0" and "" does.
+     */
+    const char *part;
+    const char *effect, *fix;
+} slow[] = {
+    {"CUDA_LAUNCH_BLOCKING", "", "each kernel launch waits for the GPU", NULL},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", "each tensor is allocated by the driver", NULL},
+    {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", "GPU memory becomes fragmented",
+     "set expandable_segments:True"},
+    {"NCCL_P2P_DISABLE", "", "GPUs exchange data through host memory", NULL},
+    {"NCCL_SHM_DISABLE", "", "ranks of one host exchange data through sockets", NULL},
+    {"NCCL_IB_DISABLE", "", "NCCL does not use InfiniBand or RoCE", NULL},
+    {"NCCL_IGNORE_CPU_AFFINITY", "", "NCCL's threads leave the CPUs that the job was given", NULL},
+    {"NCCL_DEBUG", "TRACE", "NCCL writes a line for each call", "unset it, or use NCCL_DEBUG=WARN"},
+    {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", "each collective call is compared across ranks", NULL},
+};
+
+static bool is_set(const char *value, const char *part)
+{
+    if (!value)
+        return false;
+    return *part ? strstr(value, part) != NULL : *value && strcmp(value, "0") != 0;
+}
+
+void gf_check_environment(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(slow); i++) {
+        const char *value = gf_launch_variable(input->envp, slow[i].name);
+        if (!is_set(value, slow[i].part))
+            continue;
+        struct gf_finding *finding =
+            gf_finding_add(ret, gf_status_problem, "%s: %s", slow[i].name, slow[i].effect);
+        gf_finding_evidence(finding, "%s=%s", slow[i].name, value);
+        gf_finding_fix(finding, "%s%s", slow[i].fix ? slow[i].fix : "unset ",
+                       slow[i].fix ? "" : slow[i].name);
+        any = true;
+    }
+    if (!any)
+        gf_finding_add(ret, gf_status_ok, "no variable slows CUDA, PyTorch or NCCL down");
+}

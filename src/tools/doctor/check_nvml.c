@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What NVML reports. */
+#include "tools/doctor/finding.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The state of each GPU, as NVML reports it. A value is -1 if NVML does not report it. */
+
+enum {
+    GF_FABRIC_NOT_STARTED = 1,
+    GF_FABRIC_IN_PROGRESS = 2,
+    GF_COMPUTE_PROHIBITED = 2,
+};
+
+struct gf_gpu_state {
+    char bdf[20];
+    int64_t persistence;      /* 0 or 1 */
+    int64_t ecc, ecc_pending; /* 0 or 1: the mode now, and after a reset */
+    int64_t ecc_errors;       /* uncorrected errors since the driver was loaded */
+    /* 0 or 1: a row of memory is to be remapped, or could not be remapped. */
+    int64_t remap_pending, remap_failed;
+    int64_t slow_reasons;                /* bits of gf_slow_* */
+    int64_t power_limit, power_default;  /* in milliwatts */
+    int64_t mig, mig_pending;            /* 0 or 1 */
+    int64_t compute_mode;                /* GF_COMPUTE_PROHIBITED: no program may use the GPU */
+    int64_t generation, generation_most; /* current and highest generation of the PCIe link */
+    /* Percentage of NVML's last sample period in which the GPU was busy. */
+    int64_t busy;
+    int64_t fabric; /* GF_FABRIC_*; 0: not supported; 3: ready */
+};
+
+/* Bits of nvmlClocksThrottleReason* that mean a problem. */
+enum {
+    gf_slow_hardware = 1 << 3,
+    gf_slow_thermal = 1 << 5,
+    gf_slow_hardware_thermal = 1 << 6,
+    gf_slow_power_brake = 1 << 7,
+};
+
+#define MEMORY_UNCORRECTED 1 /* NVML_MEMORY_ERROR_TYPE_UNCORRECTED */
+#define COUNTER_VOLATILE 0   /* NVML_VOLATILE_ECC */
+
+struct pci_info { /* nvmlPciInfo_t */
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char bus_id[32];
+};
+
+struct fabric_info { /* nvmlGpuFabricInfo_t */
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+};
+
+struct utilization { /* nvmlUtilization_t */
+    unsigned gpu, memory;
+};
+
+/* Calls an NVML function if the library exports it. The value is true if the call succeeded. */
+#define CALL(library, name, types, ...)                                                            \
+    ({                                                                                             \
+        int(*function) types = NULL;                                                               \
+        *(void **)&function = dlsym(library, name);                                                \
+        function &&function(__VA_ARGS__) == 0;                                                     \
+    })
+
+static int64_t read_unsigned(void *library, void *device, const char *name)
+{
+    unsigned value = 0;
+    return CALL(library, name, (void *, unsigned *), device, &value) ? (int64_t)value : -1;
+}
+
+static void read_pair(void *library, void *device, const char *name, int64_t *ret_first,
+                      int64_t *ret_second)
+{
+    unsigned first = 0, second = 0;
+    const bool read =
+        CALL(library, name, (void *, unsigned *, unsigned *), device, &first, &second);
+    *ret_first = read ? (int64_t)first : -1;
+    *ret_second = read ? (int64_t)second : -1;
+}
+
+static void read_memory_errors(void *library, void *device, struct gf_gpu_state *ret)
+{
+    unsigned long long errors = 0;
+    unsigned corrected, uncorrected, pending = 0, failed = 0;
+
+    ret->ecc_errors =
+        CALL(library, "nvmlDeviceGetTotalEccErrors", (void *, int, int, unsigned long long *),
+             device, MEMORY_UNCORRECTED, COUNTER_VOLATILE, &errors)
+            ? (int64_t)errors
+            : -1;
+    const bool read = CALL(library, "nvmlDeviceGetRemappedRows",
+                           (void *, unsigned *, unsigned *, unsigned *, unsigned *), device,
+                           &corrected, &uncorrected, &pending, &failed);
+    ret->remap_pending = read ? (int64_t)pending : -1;
+    ret->remap_failed = read ? (int64_t)failed : -1;
+}
+
+static void read_activity(void *library, void *device, struct gf_gpu_state *ret)
+{
+    unsigned long long reasons = 0;
+    struct utilization busy = {0};
+    struct fabric_info fabric = {0};
+
+    ret->slow_reasons = CALL(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
+                             (void *, unsigned long long *), device, &reasons)
+                            ? (int64_t)reasons
+                            : -1;
+    ret->busy = CALL(library, "nvmlDeviceGetUtilizationRates", (void *, struct utilization *),
+                     device, &busy)
+                    ? (int64_t)busy.gpu
+                    : -1;
+    ret->fabric =
+        CALL(library, "nvmlDeviceGetGpuFabricInfo", (void *, struct fabric_info *), device, &fabric)
+            ? (int64_t)fabric.state
+            : -1;
+}
+
+static bool read_gpu(void *library, unsigned index, struct gf_gpu_state *ret)
+{
+    struct pci_info pci = {0};
+    void *device;
+
+    if (!CALL(library, "nvmlDeviceGetHandleByIndex_v2", (unsigned, void **), index, &device) ||
+        !CALL(library, "nvmlDeviceGetPciInfo_v3", (void *, struct pci_info *), device, &pci))
+        return false;
+    snprintf(ret->bdf, sizeof(ret->bdf), "%04x:%02x:%02x.0", pci.domain & 0xffff, pci.bus & 0xff,
+             pci.device & 0x1f);
+    ret->persistence = read_unsigned(library, device, "nvmlDeviceGetPersistenceMode");
+    ret->power_limit = read_unsigned(library, device, "nvmlDeviceGetEnforcedPowerLimit");
+    ret->power_default = read_unsigned(library, device, "nvmlDeviceGetPowerManagementDefaultLimit");
+    ret->compute_mode = read_unsigned(library, device, "nvmlDeviceGetComputeMode");
+    ret->generation = read_unsigned(library, device, "nvmlDeviceGetCurrPcieLinkGeneration");
+    ret->generation_most = read_unsigned(library, device, "nvmlDeviceGetMaxPcieLinkGeneration");
+    read_pair(library, device, "nvmlDeviceGetEccMode", &ret->ecc, &ret->ecc_pending);
+    read_pair(library, device, "nvmlDeviceGetMigMode", &ret->mig, &ret->mig_pending);
+    read_memory_errors(library, device, ret);
+    read_activity(library, device, ret);
+    return true;
+}
+
+/*
+ * Reads the state of all GPUs, and returns the number of GPUs; later calls return the same list.
+ * Returns 0 for a recorded machine, or if NVML is missing. Loads libnvidia-ml.so.1. Only one thread
+ * may call this function.
+ */
+static size_t gf_gpu_state_read(const struct gf_check_input *input, const struct gf_gpu_state **ret)
+{
+    static struct gf_gpu_state states[GF_VISIBLE_GPUS_MAX];
+    static size_t count;
+    static bool done;
+    unsigned present = 0;
+
+    *ret = states;
+    if (done || gf_check_is_recorded(input))
+        return count;
+    done = true;
+    /* NVML stays loaded, because the command exits soon. */
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (!library || !CALL(library, "nvmlInit_v2", (void)))
+        return 0;
+    if (CALL(library, "nvmlDeviceGetCount_v2", (unsigned *), &present))
+        for (unsigned i = 0; i < present && count < GF_ARRAY_LEN(states); i++)
+            count += read_gpu(library, i, &states[count]);
+    (void)CALL(library, "nvmlShutdown", (void));
+    return count;
+}
+
+/* Checks what NVML reports about the GPUs: modes, memory errors, clocks, power, link and fabric. */
+
+/* The result of a check for one GPU. */
+struct answer {
+    bool known;          /* false: NVML does not report this state, so there is no finding */
+    const char *problem; /* NULL: there is no problem */
+    char evidence[160];
+    const char *command; /* for root, harmless to running programs; or NULL */
+    char fix[160];       /* used if command is NULL */
+};
+
+static void add_answer(const char *bdf, const struct answer *answer, const char *ok,
+                       struct gf_findings *ret)
+{
+    if (!answer->known)
+        return;
+    if (!answer->problem) {
+        gf_finding_add_gpu(ret, gf_status_ok, bdf, "%s", ok);
+        return;
+    }
+    struct gf_finding *finding =
+        gf_finding_add_gpu(ret, gf_status_problem, bdf, "%s", answer->problem);
+    gf_finding_evidence(finding, "%s", answer->evidence);
+    if (answer->command)
+        gf_finding_command(finding, "%s", answer->command);
+    else
+        gf_finding_fix(finding, "%s", answer->fix);
+}
+
+GF_PRINTF(2, 3)
+static void set_fix(struct answer *answer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(answer->fix, sizeof(answer->fix), format, args);
+    va_end(args);
+}
+
+static void check_each(const struct gf_check_input *input, const char *ok,
+                       void (*judge)(const struct gf_gpu_state *gpu, struct answer *ret),
+                       struct gf_findings *ret)
+{
+    const struct gf_gpu_state *gpus;
+    const size_t count = gf_gpu_state_read(input, &gpus);
+
+    for (size_t i = 0; i < count; i++) {
+        struct answer answer = {0};
+        judge(&gpus[i], &answer);
+        add_answer(gpus[i].bdf, &answer, ok, ret);
+    }
+}
+
+static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->persistence >= 0;
+    if (gpu->persistence)
+        return;
+    ret->problem = "persistence mode is off";
+    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetPersistenceMode: 0");
+    ret->command = "nvidia-smi -pm 1";
+}
+
+void gf_check_persistence(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "persistence mode is on", judge_persistence, ret);
+}
+
+static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->ecc >= 0 || gpu->remap_failed >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: ECC %lld (after a reset: %lld); uncorrected errors: %lld; remapping pending: "
+             "%lld, failed: %lld (-1: unknown)",
+             (long long)gpu->ecc, (long long)gpu->ecc_pending, (long long)gpu->ecc_errors,
+             (long long)gpu->remap_pending, (long long)gpu->remap_failed);
+    if (gpu->remap_failed > 0) {
+        ret->problem = "remapping a row of memory failed";
+        set_fix(ret, "replace the GPU");
+    } else if (gpu->remap_pending > 0) {
+        ret->problem = "a row of memory will be remapped at the next reset";
+        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
+    } else if (gpu->ecc_errors > 0) {
+        ret->problem = "memory has uncorrected errors";
+        set_fix(ret, "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur");
+    } else if (gpu->ecc == 0) {
+        ret->problem = "ECC is off: memory errors change results";
+        set_fix(ret, "nvidia-smi -e 1, then reset the GPU");
+    }
+}
+
+void gf_check_gpu_memory(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "memory has no errors", judge_memory, ret);
+}
+
+static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    const int64_t heat = gf_slow_thermal | gf_slow_hardware_thermal;
+
+    ret->known = gpu->slow_reasons >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%llx",
+             (unsigned long long)gpu->slow_reasons);
+    if (!ret->known)
+        return;
+    if (gpu->slow_reasons & heat) {
+        ret->problem = "the GPU has lowered its clock because of heat";
+        set_fix(ret, "check fans, airflow and inlet temperature");
+    } else if (gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware)) {
+        ret->problem = "the power supply has forced a lower clock";
+        set_fix(ret, "check the power supplies and the power limit of the rack");
+    }
+}
+
+void gf_check_gpu_clocks(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the clock is not lowered", judge_clocks, ret);
+}
+
+static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->power_limit > 0 && gpu->power_default > 0;
+    if (!ret->known || gpu->power_limit >= gpu->power_default)
+        return;
+    ret->problem = "the power limit is below the default";
+    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %lld W, default %lld W",
+             (long long)gpu->power_limit / 1000, (long long)gpu->power_default / 1000);
+    set_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %lld -i GPU",
+            (long long)gpu->power_default / 1000);
+}
+
+void gf_check_power_limit(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the power limit is the default or more", judge_power, ret);
+}
+
+static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->mig >= 0 || gpu->compute_mode >= 0;
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: MIG %lld (after a reset: %lld), compute mode %lld (-1: unknown)",
+             (long long)gpu->mig, (long long)gpu->mig_pending, (long long)gpu->compute_mode);
+    if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
+        ret->problem = "the compute mode prohibits all programs";
+        set_fix(ret, "nvidia-smi -c 0");
+    } else if (gpu->mig >= 0 && gpu->mig != gpu->mig_pending) {
+        ret->problem = "the MIG mode will change at the next reset";
+        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
+    }
+}
+
+void gf_check_gpu_modes(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "programs may use the GPU, and no change of the MIG mode is pending",
+               judge_modes, ret);
+}
+
+/* Judges only a busy GPU, because an idle GPU lowers the generation of its link. */
+static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;
+    if (!ret->known || gpu->generation >= gpu->generation_most)
+        return;
+    ret->problem = "the PCIe link does not use its fastest generation, although the GPU is busy";
+    snprintf(ret->evidence, sizeof(ret->evidence),
+             "NVML: generation %lld of %lld, GPU busy %lld %%", (long long)gpu->generation,
+             (long long)gpu->generation_most, (long long)gpu->busy);
+    set_fix(ret, "reseat the card or its riser; set the slot's generation in the firmware");
+}
+
+void gf_check_link_generation(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "the PCIe link uses its fastest generation", judge_generation, ret);
+}
+
+static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
+{
+    ret->known = gpu->fabric > 0;
+    if (gpu->fabric != GF_FABRIC_NOT_STARTED && gpu->fabric != GF_FABRIC_IN_PROGRESS)
+        return;
+    ret->problem = "NVLink's fabric is not ready";
+    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %lld",
+             (long long)gpu->fabric);
+    if (gpu->fabric == GF_FABRIC_IN_PROGRESS)
+        set_fix(ret, "wait; if the state stays, read journalctl -u nvidia-fabricmanager");
+    else /* the restart ends programs that use CUDA */
+        set_fix(ret, "when no program uses a GPU: systemctl restart nvidia-fabricmanager");
+}
+
+void gf_check_fabric(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    check_each(input, "NVLink's fabric is ready", judge_fabric, ret);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/doctor/cmd_doctor.h"
+
+#include "abi/formats.h"
+#include "config/option_text.h"
+#include "config/options.h"
+#include "host/machine_load.h"
+#include "os/cgroup.h"
+#include "os/launch.h"
+#include "tools/common/cli.h"
+#include "tools/common/text.h"
+#include "tools/doctor/finding.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *name;
+    gf_check *run;
+    const char *why, *page;
+    const char *where[gf_where_count];
+} checks[] = {
+#define GF_CHECK(token, name, reads, why, page, ...)                                               \
+    {name, gf_check_##token, why, page, {__VA_ARGS__}},
+#include "tools/doctor/checks.def"
+};
+
+/* Runs all checks, in the order of checks.def. */
+static void gf_doctor_run(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < GF_ARRAY_LEN(checks); i++) {
+        const size_t before = ret->count;
+        checks[i].run(input, ret);
+        gf_findings_group(ret, before);
+        for (size_t j = before; j < ret->count; j++) {
+            struct gf_finding *finding = &ret->list[j];
+            finding->check = checks[i].name;
+            if (finding->status != gf_status_problem)
+                continue;
+            if (!finding->why)
+                finding->why = checks[i].why;
+            finding->page = checks[i].page;
+            memcpy(finding->where, checks[i].where, sizeof(finding->where));
+        }
+    }
+}
+
+static const char *const status_names[] = {
+    [gf_status_problem] = "problem",
+    [gf_status_unknown] = "unknown",
+    [gf_status_ok] = "ok",
+};
+
+static const char *const where_names[] = {
+    [gf_where_docker] = "docker",
+    [gf_where_kubernetes] = "k8s",
+    [gf_where_slurm] = "slurm",
+};
+
+static void print_doctor_help(void)
+{
+    puts(
+        "Usage: gpufeed doctor [--json | --fix] [--data FOLDER] [--machine FOLDER]\n\n"
+        "Finds settings of the host and limits of the container that keep a GPU waiting. For "
+        "each\n"
+        "problem, it shows the evidence, why it matters, and a fix. It changes nothing. Run it in\n"
+        "the container of the program, and start it by the program's launcher.\n\n"
+        "  --json            print JSON\n"
+        "  --fix             print a shell script that fixes the host; it is not executed\n"
+        "  --data FOLDER     also check the storage of the program's data\n"
+        "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
+        "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
+        "With GPUFEED_PIN_PAGES=huge, unused huge pages are no problem.\n"
+        "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine or the folder "
+        "of\n"
+        "--data cannot be read.");
+}
+
+/*
+ * Whether the doctor runs there. Only that fix is printed, because most fixes of one problem are
+ * the same in other words. Variables count also for a recorded machine.
+ */
+static bool runs_in(const struct gf_check_input *input, enum gf_where where)
+{
+    const bool in_pod = gf_launch_variable(input->envp, "KUBERNETES_SERVICE_HOST");
+    char container[GF_CONTAINER_ID];
+
+    switch (where) {
+    case gf_where_kubernetes:
+        return in_pod;
+    case gf_where_slurm:
+        return gf_launch_variable(input->envp, "SLURM_JOB_ID");
+    default:
+        return !in_pod && !gf_check_is_recorded(input) && gf_container_id(container);
+    }
+}
+
+/* Prints a sentence, wrapped on a terminal. Commands are not wrapped, so that they can be copied. */
+static void print_sentence(const char *label, const char *text, unsigned indent)
+{
+    if (isatty(STDOUT_FILENO))
+        gf_wrap_labelled(stdout, label, text, indent, gf_wrap_width(stdout));
+    else
+        printf("%-*s%s\n", (int)indent, label, text);
+}
+
+static void print_finding(const struct gf_finding *finding, const struct gf_check_input *input)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "%s [%s]", finding->summary, finding->check);
+    print_sentence(status_names[finding->status], text, 9);
+    if (*finding->evidence)
+        print_sentence("         evidence", finding->evidence, 19);
+    if (finding->why) {
+        snprintf(text, sizeof(text), "%s (docs/%s)", finding->why, finding->page);
+        print_sentence("         why", text, 19);
+        printf("         fix       %s\n", finding->fix);
+    }
+    for (enum gf_where i = 0; i < gf_where_count; i++)
+        if (finding->where[i] && runs_in(input, i))
+            printf("         %-10s%s\n", where_names[i], finding->where[i]);
+}
+
+static size_t count_status(const struct gf_findings *findings, enum gf_status status)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        count += findings->list[i].status == status;
+    return count;
+}
+
+static void print_text(const struct gf_findings *findings, const struct gf_check_input *input)
+{
+    const size_t problems = count_status(findings, gf_status_problem);
+
+    for (enum gf_status status = 0; status < GF_ARRAY_LEN(status_names); status++)
+        for (size_t i = 0; i < findings->count; i++)
+            if (findings->list[i].status == status)
+                print_finding(&findings->list[i], input);
+    putchar('\n');
+    if (problems)
+        print_sentence(
+            "", "--json has the fixes for Docker, Kubernetes and Slurm, and --fix prints a script.",
+            0);
+    printf("%zu problem%s, %zu ok, %zu unknown\n", problems, problems == 1 ? "" : "s",
+           count_status(findings, gf_status_ok), count_status(findings, gf_status_unknown));
+}
+
+static json_t *finding_json(const struct gf_finding *finding)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "check",
+                     finding->check, "status", status_names[finding->status], "summary",
+                     finding->summary, "evidence", gf_json_text(finding->evidence), "why",
+                     gf_json_text(finding->why), "page", gf_json_text(finding->page), "fix",
+                     gf_json_text(finding->fix), "script", gf_json_text(finding->script), "docker",
+                     gf_json_text(finding->where[gf_where_docker]), "kubernetes",
+                     gf_json_text(finding->where[gf_where_kubernetes]), "slurm",
+                     gf_json_text(finding->where[gf_where_slurm]));
+}
+
+/* 0 or -ENOMEM. */
+static int print_json(const struct gf_findings *findings)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < findings->count; i++)
+        json_array_append_new(list, finding_json(&findings->list[i]));
+    json_t *whole = json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version", GF_VERSION,
+                              "findings", list);
+    char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
+    const int failed = text && puts(text) >= 0 ? 0 : -ENOMEM;
+    free(text);
+    json_decref(whole);
+    return failed;
+}
+
+/*
+ * Prints the fixes as a shell script. If a command fails, for example in a container, the script goes
+ * on with the next one. Fixes that are no commands, or may harm running programs, become comments.
+ */
+static void print_script(const struct gf_findings *findings)
+{
+    puts("#!/bin/sh\n# Written by gpufeed doctor. Read it, then run it as root on the host.\n"
+         "# Most settings last until the next boot. irqbalance may undo those of interrupts.\nset "
+         "-u");
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct gf_finding *finding = &findings->list[i];
+        if (finding->status != gf_status_problem)
+            continue;
+        printf("\n# %s [%s]\n", finding->summary, finding->check);
+        if (*finding->script)
+            printf("%s || echo 'not fixed: [%s]' >&2\n", finding->script, finding->check);
+        else
+            printf("# by hand: %s\n", finding->fix);
+    }
+}
+
+enum output { OUTPUT_TEXT, OUTPUT_JSON, OUTPUT_SCRIPT };
+
+static int show_findings(struct gf_check_input *input, enum output output)
+{
+    static struct gf_topo topo;
+    static struct gf_findings findings;
+    struct gf_machine *machine;
+    int failed = 0;
+
+    const int error = gf_machine_load(input->root, &machine);
+    if (error) {
+        gf_cli_machine_error("doctor", input->root, error);
+        return GF_EXIT_CANNOT_LOOK;
+    }
+    gf_topo_gather(machine, input->root, environ, &topo);
+    input->topo = &topo;
+    gf_doctor_run(input, &findings);
+    if (output == OUTPUT_JSON)
+        failed = print_json(&findings);
+    else if (output == OUTPUT_SCRIPT)
+        print_script(&findings);
+    else
+        print_text(&findings, input);
+    gf_machine_free(machine);
+    if (failed || fflush(stdout) || ferror(stdout))
+        return GF_EXIT_CANNOT_LOOK;
+    return count_status(&findings, gf_status_problem) ? GF_EXIT_PROBLEM : GF_EXIT_OK;
+}
+
+/*
+ * Whether the folder of --data exists. A recording has no files of it, so that only its path
+ * counts. If it does not exist, prints an error.
+ */
+static bool has_data(const struct gf_check_input *input)
+{
+    if (!input->data || gf_check_is_recorded(input))
+        return true;
+    const int fd = open(input->data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        gf_cli_error("doctor", "--data: cannot read %s: %s", input->data, strerror(errno));
+    else
+        close(fd);
+    return fd >= 0;
+}
+
+static void report_invalid(void *closure, const char *line)
+{
+    (void)closure;
+    gf_cli_error("doctor", "%s", line);
+}
+
+enum { FLAG_JSON = 1, FLAG_FIX, FLAG_DATA, FLAG_MACHINE };
+
+static const struct option flags[] = {
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"fix", no_argument, NULL, FLAG_FIX},
+    {"data", required_argument, NULL, FLAG_DATA},
+    {"machine", required_argument, NULL, FLAG_MACHINE},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+int gf_cmd_doctor(int argc, char **argv)
+{
+    static struct gf_options options;
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+    struct gf_check_input input = {.envp = environ};
+    const char *machine = NULL;
+    enum output output = OUTPUT_TEXT;
+    int code;
+
+    while ((code = gf_flags_next(&reader)) != GF_FLAG_END) {
+        switch (code) {
+        case FLAG_JSON:
+            output = OUTPUT_JSON;
+            break;
+        case FLAG_FIX:
+            output = OUTPUT_SCRIPT;
+            break;
+        case FLAG_DATA:
+            input.data = optarg;
+            break;
+        case FLAG_MACHINE:
+            machine = optarg;
+            break;
+        case GF_FLAG_HELP:
+            print_doctor_help();
+            return GF_EXIT_OK;
+        case GF_FLAG_NO_VALUE:
+            gf_cli_error("doctor", "--%s needs a folder", reader.flag->name);
+            return GF_EXIT_USAGE;
+        default:
+            return GF_EXIT_USAGE;
+        }
+    }
+    if (reader.at < argc)
+        return gf_flags_excess("doctor", argv[reader.at]);
+    gf_validate_environment(environ, false, report_invalid, NULL);
+    gf_options_load(&options, environ);
+    input.root = machine ? machine : options.machine;
+    input.inference = options.profile == gf_profile_inference;
+    input.pins_huge = options.pin_pages == gf_pin_pages_huge;
+    return has_data(&input) ? show_findings(&input, output) : GF_EXIT_USAGE;
+}

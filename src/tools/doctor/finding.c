@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/doctor/finding.h"
+
+#include "os/procfs.h"
+#include "tools/common/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Formats a text, and replaces each byte that is not printable ASCII. The text may contain bytes of
+ * a file, but JSON allows only UTF-8, and a terminal interprets control characters.
+ */
+GF_PRINTF(3, 0)
+static void format_printable(char *ret, size_t size, const char *format, va_list args)
+{
+    vsnprintf(ret, size, format, args);
+    for (; *ret; ret++)
+        if (*ret < ' ' || *ret > '~')
+            *ret = '?';
+}
+
+GF_PRINTF(3, 4)
+static void format_text(char *ret, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_printable(ret, size, format, args);
+    va_end(args);
+}
+
+struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
+                                  const char *format, ...)
+{
+    va_list args;
+
+    /* Returned if the list is full, because callers write to the returned finding. */
+    static struct gf_finding dropped;
+    const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
+    struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;
+    *finding = (struct gf_finding){.status = status};
+    va_start(args, format);
+    format_printable(finding->summary, sizeof(finding->summary), format, args);
+    va_end(args);
+    if (!fits)
+        gf_cli_error("doctor", "dropped a finding, because there are more than %zu: %s",
+                     GF_ARRAY_LEN(findings->list), finding->summary);
+    return finding;
+}
+
+struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
+                                      const char *bdf, const char *format, ...)
+{
+    va_list args;
+    char text[sizeof(findings->list[0].summary)];
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    struct gf_finding *finding = gf_finding_add(findings, status, "%s", text);
+    snprintf(finding->gpus[0], sizeof(finding->gpus[0]), "%s", bdf);
+    finding->gpu_count = 1;
+    return finding;
+}
+
+static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
+{
+    return a->gpu_count && b->gpu_count && a->status == b->status && a->why == b->why &&
+           strcmp(a->summary, b->summary) == 0 && strcmp(a->fix, b->fix) == 0;
+}
+
+/* Puts the list of GPUs before the summary, such as "GPUs 0000:1b:00.0, 0000:43:00.0: ". */
+static void name_gpus(struct gf_finding *finding)
+{
+    char text[sizeof(finding->summary)];
+    size_t at = (size_t)snprintf(text, sizeof(text), "GPU%s", finding->gpu_count > 1 ? "s" : "");
+
+    for (size_t i = 0; i < finding->gpu_count && i < GF_ARRAY_LEN(finding->gpus); i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i ? ", " : " ",
+                               finding->gpus[i]);
+    if (finding->gpu_count > GF_ARRAY_LEN(finding->gpus))
+        at += (size_t)snprintf(text + at, sizeof(text) - at, " and %zu more",
+                               finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
+    snprintf(text + at, sizeof(text) - at, ": %s", finding->summary);
+    format_text(finding->summary, sizeof(finding->summary), "%s", text);
+}
+
+void gf_findings_group(struct gf_findings *findings, size_t from)
+{
+    size_t kept = from;
+
+    for (size_t i = from; i < findings->count; i++) {
+        size_t j = from;
+        while (j < kept && !same_but_gpu(&findings->list[j], &findings->list[i]))
+            j++;
+        struct gf_finding *first = &findings->list[j];
+        if (j == kept) {
+            if (kept++ != i)
+                *first = findings->list[i];
+        } else if (first->gpu_count++ < GF_ARRAY_LEN(first->gpus)) {
+            memcpy(first->gpus[first->gpu_count - 1], findings->list[i].gpus[0],
+                   sizeof(first->gpus[0]));
+        }
+    }
+    findings->count = kept;
+    for (size_t i = from; i < kept; i++)
+        if (findings->list[i].gpu_count)
+            name_gpus(&findings->list[i]);
+}
+
+void gf_finding_evidence(struct gf_finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_printable(finding->evidence, sizeof(finding->evidence), format, args);
+    va_end(args);
+}
+
+void gf_finding_fix(struct gf_finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_printable(finding->fix, sizeof(finding->fix), format, args);
+    va_end(args);
+}
+
+void gf_finding_command(struct gf_finding *finding, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    format_printable(finding->script, sizeof(finding->script), format, args);
+    va_end(args);
+    gf_finding_fix(finding, "%s    (root, on the host)", finding->script);
+}
+
+void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file)
+{
+    gf_finding_add(findings, gf_status_unknown, "%s: /%s cannot be read", subject, file);
+}
+
+GF_PRINTF(4, 0)
+static bool read_host_line(const struct gf_check_input *input, char *ret, size_t size,
+                           const char *format, va_list args)
+{
+    char path[GF_PROCFS_PATH_MAX];
+
+    vsnprintf(path, sizeof(path), format, args);
+    if (gf_procfs_read(ret, size, input->root, "%s", path) <= 0)
+        return false;
+    ret[strcspn(ret, "\n")] = '\0';
+    return *ret != '\0';
+}
+
+bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
+                  ...)
+{
+    va_list args;
+    va_start(args, format);
+    const bool found = read_host_line(input, ret, size, format, args);
+    va_end(args);
+    return found;
+}
+
+bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
+{
+    char text[64], *end;
+    va_list args;
+
+    va_start(args, format);
+    const bool found = read_host_line(input, text, sizeof(text), format, args);
+    va_end(args);
+    if (!found)
+        return false;
+    *ret = strtol(text, &end, 10);
+    return end != text && !*end && *ret >= 0;
+}
+
+const struct gf_cpus *gf_host_cpus(const struct gf_check_input *input)
+{
+    return input->topo->has_mask ? &input->topo->facts.start : &input->topo->machine->online;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A check's input and findings. */
+#ifndef GF_TOOLS_DOCTOR_FINDING_H
+#define GF_TOOLS_DOCTOR_FINDING_H
+
+#include "tools/topo/topo.h"
+
+/* The input of a check of `gpufeed doctor`, and the findings that it reports. */
+
+struct gf_check_input {
+    const char *root; /* "": this machine; otherwise the folder of a recorded machine */
+    const struct gf_topo *topo;
+    char *const *envp; /* this process's environment, also for a recorded machine */
+    bool inference;    /* GPUFEED_PROFILE: latency matters more than throughput */
+    bool pins_huge;    /* GPUFEED_PIN_PAGES: pinned memory uses reserved huge pages */
+    const char *data;  /* absolute path of a folder with the program's data; NULL if not given */
+};
+
+/*
+ * Whether the checked machine is a recorded one. If so, a check may only read files of the
+ * recording, because other system calls would examine the machine on which this process runs.
+ */
+static inline bool gf_check_is_recorded(const struct gf_check_input *input)
+{
+    return *input->root;
+}
+
+enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_count };
+
+#define GF_FINDING_GPUS_LISTED 8 /* a summary names at most this many GPUs */
+
+enum gf_status {
+    gf_status_problem, /* the finding has a fix, and the exit code is 1 */
+    gf_status_unknown, /* neither a file nor a call gives the answer */
+    gf_status_ok,
+};
+
+struct gf_finding {
+    const char *check; /* name of the check; set by gf_doctor_run */
+    enum gf_status status;
+    char summary[256]; /* printable ASCII on one line */
+    /* The file or call, and its content or result; "" if the summary contains both. */
+    char evidence[512];
+    char fix
+        [768]; /* printable ASCII: a command or setting that fixes a problem; "" for other findings */
+    char script[256]; /* shell lines for root on the host, printed by --fix; may be "" */
+    const char *why;  /* why a problem matters; if NULL, gf_doctor_run sets WHY of checks.def */
+    const char *page; /* the page in docs/ that explains why; set by gf_doctor_run */
+    /* How to fix the problem in Docker, Kubernetes and Slurm; set by gf_doctor_run. */
+    const char *where[gf_where_count];
+    /* The GPUs with this finding; gf_findings_group puts their list before the summary. */
+    char gpus[GF_FINDING_GPUS_LISTED][20];
+    size_t gpu_count;
+};
+
+enum {
+    GF_CHECK_COUNT = 0
+#define GF_CHECK(token, name, reads, why, page, ...) +1
+#include "tools/doctor/checks.def"
+};
+
+/* The list has space for one finding of each check for each GPU. */
+#define GF_FINDINGS_MAX (GF_CHECK_COUNT * GF_VISIBLE_GPUS_MAX)
+
+struct gf_findings {
+    struct gf_finding list[GF_FINDINGS_MAX];
+    size_t count;
+};
+
+/*
+ * Adds a finding with its summary. Never returns NULL. If the list is full, drops the finding, and
+ * prints an error.
+ */
+struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
+                                  const char *format, ...) GF_PRINTF(3, 4);
+void gf_finding_evidence(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
+void gf_finding_fix(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
+/*
+ * Sets the fix and the script to a shell command for root on the host. A text of a file, or the name
+ * of one, is part of a command only if it matches its own grammar, such as that of a PCI address.
+ */
+void gf_finding_command(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
+
+/*
+ * Adds a finding about one GPU, with a summary that does not name the GPU. gf_findings_group joins
+ * equal findings, and names their GPUs.
+ */
+struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
+                                      const char *bdf, const char *format, ...) GF_PRINTF(4, 5);
+
+/*
+ * Joins findings that differ only in their GPU and evidence, and puts the list of GPUs before each
+ * summary. Examines the findings from index `from` on. A joined finding has the evidence of its
+ * first GPU.
+ */
+void gf_findings_group(struct gf_findings *findings, size_t from);
+
+/* Adds the finding that a file below the root cannot be read. */
+void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file);
+
+/* Reads the first line of a small file of the checked machine, as text or as a number. */
+
+/*
+ * Reads the first line of a file; `format` gives its path below the root. Returns false if the file
+ * is missing or the line is empty.
+ */
+bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
+                  ...) GF_PRINTF(4, 5);
+/* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
+bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
+    GF_PRINTF(3, 4);
+
+/*
+ * Returns the CPUs that the process may use, or all online CPUs if a recording lacks the process's
+ * mask.
+ */
+const struct gf_cpus *gf_host_cpus(const struct gf_check_input *input);
+
+/* The functions of checks.def. Each adds its findings to ret and does not change the machine. */
+
+typedef void gf_check(const struct gf_check_input *input, struct gf_findings *ret);
+
+#define GF_CHECK(token, name, reads, why, page, ...) gf_check gf_check_##token;
+#include "tools/doctor/checks.def"
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/event.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct field {
+    const char *name;
+    size_t length, offset;
+} fields[] = {
+#define GF_EVENT_ROW(field) {#field, sizeof(#field) - 1, offsetof(struct gf_event, field)},
+    GF_EVENT_FIELDS(GF_EVENT_ROW)
+#undef GF_EVENT_ROW
+};
+
+static struct gf_span *member(struct gf_event *event, struct gf_span key)
+{
+    for (size_t i = 0; i < GF_ARRAY_LEN(fields); i++)
+        if (fields[i].length == key.size && *fields[i].name == *key.at &&
+            memcmp(fields[i].name, key.at, key.size) == 0)
+            return (struct gf_span *)(void *)((char *)event + fields[i].offset);
+    return NULL;
+}
+
+bool gf_event_read(struct gf_span text, struct gf_event *ret)
+{
+    struct gf_scan scan = gf_scan_begin(text, '{');
+    struct gf_span key, value;
+
+    *ret = (struct gf_event){0};
+    while (gf_scan_member(&scan, &key, &value)) {
+        struct gf_span *at = member(ret, key);
+        if (at)
+            *at = value;
+    }
+    return gf_scan_ended(&scan);
+}
+
+double gf_event_time(const struct gf_event *event)
+{
+    const double time = gf_span_number(event->time);
+    return time >= 0 && time < GF_TIME_MAX ? time : 0;
+}
+
+bool gf_event_is(const struct gf_event *event, const char *kind)
+{
+    const struct gf_span value = event->event;
+
+    return value.size == strlen(kind) + 2 && *value.at == '"' &&
+           memcmp(value.at + 1, kind, value.size - 2) == 0;
+}
+
+#define BLOCK ((size_t)64 << 10)
+#define LINE_MAX_BYTES ((size_t)4 << 20)
+
+void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
+{
+    *reader = (struct gf_line_reader){.fd = fd};
+}
+
+/* Makes room for a block after the unread bytes. */
+static bool make_room(struct gf_line_reader *reader)
+{
+    if (reader->from) {
+        memmove(reader->buf, reader->buf + reader->from, reader->to - reader->from);
+        reader->to -= reader->from;
+        reader->from = 0;
+    }
+    if (reader->size - reader->to >= BLOCK)
+        return true;
+    const size_t size = reader->size ? reader->size * 2 : 2 * BLOCK;
+    char *buf = realloc(reader->buf, size);
+    if (!buf) {
+        reader->error = ENOMEM;
+        return false;
+    }
+    reader->buf = buf;
+    reader->size = size;
+    return true;
+}
+
+/* Reads a block. Returns false at the end of the file, and after an error. */
+static bool fill(struct gf_line_reader *reader)
+{
+    ssize_t got;
+
+    if (reader->ended || reader->error || !make_room(reader))
+        return false;
+    do
+        got = read(reader->fd, reader->buf + reader->to, BLOCK);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        reader->error = errno;
+    reader->ended = got <= 0;
+    if (got <= 0)
+        return false;
+    reader->to += (size_t)got;
+    reader->bytes += (uint64_t)got;
+    return true;
+}
+
+/* Skips the rest of a line that is too long. */
+static void skip_line(struct gf_line_reader *reader, size_t kept)
+{
+    for (;;) {
+        const char *newline = memchr(reader->buf + kept, '\n', reader->to - kept);
+        if (newline) {
+            reader->from = (size_t)(newline + 1 - reader->buf);
+            return;
+        }
+        reader->to = kept;
+        if (!fill(reader)) {
+            reader->from = reader->to;
+            return;
+        }
+    }
+}
+
+bool gf_line_reader_next(struct gf_line_reader *reader, struct gf_span *ret)
+{
+    size_t searched = 0;
+
+    for (;;) {
+        const size_t length = reader->to - reader->from;
+        const char *line = length ? reader->buf + reader->from : NULL;
+        const char *newline =
+            length > searched ? memchr(line + searched, '\n', length - searched) : NULL;
+        if (newline) {
+            *ret = (struct gf_span){line, (size_t)(newline - line)};
+            reader->from += ret->size + 1;
+            break;
+        }
+        if (length > LINE_MAX_BYTES) {
+            if (reader->from)
+                make_room(reader);
+            skip_line(reader, LINE_MAX_BYTES);
+            *ret = (struct gf_span){reader->buf, LINE_MAX_BYTES};
+            break;
+        }
+        searched = length;
+        if (fill(reader))
+            continue;
+        if (reader->error || !length)
+            return false;
+        *ret = (struct gf_span){reader->buf + reader->from, length};
+        reader->from = reader->to;
+        break;
+    }
+    reader->number++;
+    return true;
+}
+
+bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, size_t limit,
+                         struct gf_span *ret)
+{
+    reader->from = (size_t)(line.at - reader->buf);
+    while (fill(reader))
+        if (reader->to - reader->from > limit)
+            return false;
+    *ret = (struct gf_span){reader->buf + reader->from, reader->to - reader->from};
+    reader->from = reader->to;
+    return !reader->error && ret->size <= limit;
+}
+
+void gf_line_reader_end(struct gf_line_reader *reader)
+{
+    free(reader->buf);
+    reader->buf = NULL;
+}

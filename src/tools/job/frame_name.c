@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/frame_name.h"
+
+#include "base/elf_view.h"
+#include "base/fmt.h"
+#include "base/path.h"
+#include "tools/job/text_pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUILD_ID_MAX 64
+
+#define SYMBOLS_MOST ((size_t)1 << 24) /* many times those of the largest library of PyTorch */
+
+struct function {
+    uint64_t start, end;
+    uint32_t name;
+    uint32_t row; /* index in the file's symbol table */
+};
+
+/* Addresses from `start` up to the next range; `function` is UINT32_MAX if there is none. */
+struct range {
+    uint64_t start;
+    uint32_t function;
+};
+
+struct gf_elfsym {
+    struct gf_elf_view view;
+    struct gf_elf_symbols symbols;
+    struct function *functions; /* sorted by start */
+    struct range *ranges;       /* sorted by start, so that a search takes a logarithmic time */
+    size_t function_count, range_count;
+};
+
+static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
+{
+    char hex[2 * BUILD_ID_MAX + 1] = "";
+    size_t length = 0;
+    const unsigned char *id = gf_elf_view_build_id(view, &length);
+
+    if (!id || length > BUILD_ID_MAX)
+        return false;
+    for (size_t i = 0; i < length; i++)
+        snprintf(hex + 2 * i, 3, "%02x", id[i]);
+    return strcmp(hex, wanted) == 0;
+}
+
+/*
+ * If a function has several names, the first name in the file is sorted last, because the search
+ * uses the last one.
+ */
+static int compare_functions(const void *a, const void *b)
+{
+    const struct function *one = a, *other = b;
+
+    if (one->start != other->start)
+        return one->start < other->start ? -1 : 1;
+    return one->row > other->row ? -1 : one->row < other->row;
+}
+
+static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *symbol)
+{
+    const unsigned type = ELF64_ST_TYPE(symbol->st_info);
+    return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol->st_shndx != SHN_UNDEF &&
+           symbol->st_size && symbol->st_name < symbols->strings_size;
+}
+
+static size_t count_functions(const struct gf_elf_symbols *symbols)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < symbols->count; i++)
+        count += is_function(symbols, &symbols->list[i]);
+    return count;
+}
+
+/* Collects the file's functions, sorted by start. */
+static void sort_functions(struct gf_elfsym *file)
+{
+    for (size_t i = 0; i < file->symbols.count; i++) {
+        const Elf64_Sym *symbol = &file->symbols.list[i];
+        struct function *function = &file->functions[file->function_count];
+        if (!is_function(&file->symbols, symbol))
+            continue;
+        *function = (struct function){
+            .start = symbol->st_value, .name = symbol->st_name, .row = (uint32_t)i};
+        if (__builtin_add_overflow(symbol->st_value, symbol->st_size, &function->end))
+            function->end = UINT64_MAX;
+        file->function_count++;
+    }
+    qsort(file->functions, file->function_count, sizeof(*file->functions), compare_functions);
+}
+
+static void add_range(struct gf_elfsym *file, uint64_t start, uint32_t function)
+{
+    file->ranges[file->range_count++] = (struct range){start, function};
+}
+
+/*
+ * Divides the addresses into ranges, in each of which the same function is innermost: of those that
+ * contain an address, the one that starts last. `open` holds the functions that have started and
+ * not yet ended, the innermost last. At most two ranges are added for each function.
+ */
+static void divide(struct gf_elfsym *file, uint32_t *open)
+{
+    size_t depth = 0;
+
+    for (size_t i = 0; i <= file->function_count; i++) {
+        const bool is_last = i == file->function_count;
+        const uint64_t next = is_last ? UINT64_MAX : file->functions[i].start;
+        while (depth && file->functions[open[depth - 1]].end <= next) {
+            const uint64_t end = file->functions[open[--depth]].end;
+            while (depth && file->functions[open[depth - 1]].end <= end)
+                depth--;
+            add_range(file, end, depth ? open[depth - 1] : UINT32_MAX);
+        }
+        if (is_last)
+            return;
+        add_range(file, next, (uint32_t)i);
+        open[depth++] = (uint32_t)i;
+    }
+}
+
+/* If memory is short, or the table is too large, the file has no names. */
+static void read_functions(struct gf_elfsym *file)
+{
+    if (!gf_elf_view_symbols(&file->view, &file->symbols) || file->symbols.count > SYMBOLS_MOST)
+        return;
+    const size_t count = count_functions(&file->symbols);
+    uint32_t *open = calloc(count + 1, sizeof(*open));
+    file->functions = calloc(count + 1, sizeof(*file->functions));
+    file->ranges = calloc(2 * count + 1, sizeof(*file->ranges));
+    if (open && file->functions && file->ranges) {
+        sort_functions(file);
+        divide(file, open);
+    }
+    free(open);
+}
+
+struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)
+{
+    struct gf_elfsym *file = calloc(1, sizeof(*file));
+
+    if (!file || gf_elf_view_open(path, &file->view)) {
+        free(file);
+        return NULL;
+    }
+    if (!gf_elf_view_header(&file->view) || !has_build_id(&file->view, build_id)) {
+        gf_elfsym_close(file);
+        return NULL;
+    }
+    read_functions(file);
+    return file;
+}
+
+void gf_elfsym_close(struct gf_elfsym *file)
+{
+    gf_elf_view_close(&file->view);
+    free(file->functions);
+    free(file->ranges);
+    free(file);
+}
+
+const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
+                               uint64_t *ret_distance)
+{
+    size_t low = 0, high = file->range_count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (file->ranges[middle].start <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low || file->ranges[low - 1].function == UINT32_MAX)
+        return NULL;
+    const struct function *function = &file->functions[file->ranges[low - 1].function];
+    *ret_distance = offset - function->start;
+    return file->symbols.strings + function->name;
+}
+
+#define MODULES_MOST 64 /* of an event; the library writes at most GF_UNWIND_MODULES */
+
+/*
+ * The executables and libraries that logs name, each opened once. Two paths of the same build share
+ * one table, so that a log cannot make the command sort a large table many times. A file is read
+ * only if its build id is that of the log: otherwise its names would be wrong, and any file of this
+ * host could be named.
+ */
+static struct {
+    struct gf_text_pool keys, ids; /* path and id; id */
+    struct gf_elfsym **files;  /* by the number of the key; NULL if missing or of another build */
+    struct gf_elfsym **builds; /* by the number of the id */
+    uint32_t room, build_room;
+} objects;
+
+/* The modules of the current event. */
+static struct {
+    char path[1024];
+    struct gf_elfsym *file;
+} modules[MODULES_MOST];
+static size_t module_count;
+
+static struct gf_elfsym **slot(struct gf_elfsym ***list, uint32_t *room, uint32_t number)
+{
+    if (number >= *room) {
+        const uint32_t wanted = 2 * number + 64;
+        struct gf_elfsym **grown = reallocarray(*list, wanted, sizeof(*grown));
+        if (!grown)
+            return NULL;
+        memset(grown + *room, 0, (wanted - *room) * sizeof(*grown));
+        *list = grown;
+        *room = wanted;
+    }
+    return &(*list)[number];
+}
+
+static struct gf_elfsym *find_object(const char *path, const char *id)
+{
+    char key[1024 + 256 + 1];
+    bool is_new, is_new_build;
+    const int length = snprintf(key, sizeof(key), "%s %s", id, path);
+
+    if (!*id)
+        return NULL;
+    const uint32_t number = gf_text_pool_add(&objects.keys, key, (size_t)length, &is_new);
+    struct gf_elfsym **file = slot(&objects.files, &objects.room, number);
+    if (!file || !is_new)
+        return file ? *file : NULL;
+    const uint32_t build = gf_text_pool_add(&objects.ids, id, strlen(id), &is_new_build);
+    struct gf_elfsym **known = slot(&objects.builds, &objects.build_room, build);
+    if (known && !*known)
+        *known = gf_elfsym_open(path, id);
+    return *file = known ? *known : NULL;
+}
+
+void gf_frame_modules(struct gf_span list)
+{
+    struct gf_scan scan = gf_scan_begin(list, '[');
+    struct gf_span module, key, value;
+
+    for (module_count = 0; module_count < MODULES_MOST && gf_scan_element(&scan, &module);
+         module_count++) {
+        char id[256] = "", *path = modules[module_count].path;
+        struct gf_scan members = gf_scan_begin(module, '{');
+        *path = '\0';
+        while (gf_scan_member(&members, &key, &value)) {
+            if (gf_span_is(key, "path"))
+                gf_span_text(value, path, sizeof(modules->path));
+            else if (gf_span_is(key, "build_id"))
+                gf_span_text(value, id, sizeof(id));
+        }
+        modules[module_count].file = find_object(path, id);
+    }
+}
+
+bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_t size,
+                      char ret_path[1024])
+{
+    char text[64], *rest;
+    uint64_t distance;
+
+    gf_span_text(frame, text, sizeof(text));
+    const unsigned long number = strtoul(text, &rest, 10);
+    if (*rest != '+' || number >= module_count)
+        return false;
+    const uint64_t offset = strtoull(rest + 1, NULL, 16);
+    const struct gf_elfsym *file = modules[number].file;
+    const char *path = modules[number].path;
+    const char *name = file ? gf_elfsym_function(file, offset, &distance) : NULL;
+    if (name && with_distance)
+        snprintf(buf, size, "%.1023s+%#llx (%s)", name, (unsigned long long)distance,
+                 gf_path_file_name(path));
+    else if (name)
+        snprintf(buf, size, "%.1023s (%s)", name, gf_path_file_name(path));
+    else
+        snprintf(buf, size, "%s+%#llx", gf_path_file_name(path), (unsigned long long)offset);
+    gf_plain_text(buf);
+    if (ret_path)
+        memcpy(ret_path, path, sizeof(modules->path));
+    return true;
+}
+
+void gf_frame_name_end(void)
+{
+    for (uint32_t i = 0; i < objects.build_room; i++)
+        if (objects.builds[i])
+            gf_elfsym_close(objects.builds[i]);
+    free(objects.builds);
+    free(objects.files);
+    gf_text_pool_free(&objects.keys);
+    gf_text_pool_free(&objects.ids);
+    memset(&objects, 0, sizeof(objects));
+    module_count = 0;
+}
+
+void gf_frame_python(struct gf_span frame, struct gf_python_text *ret)
+{
+    struct gf_scan scan = gf_scan_begin(frame, '{');
+    struct gf_span key, value;
+
+    *ret->file = *ret->function = '\0';
+    ret->line = 0;
+    while (gf_scan_member(&scan, &key, &value)) {
+        if (gf_span_is(key, "file"))
+            gf_span_text(value, ret->file, sizeof(ret->file));
+        else if (gf_span_is(key, "function"))
+            gf_span_text(value, ret->function, sizeof(ret->function));
+        else if (gf_span_is(key, "line"))
+            ret->line = gf_span_int(value);
+    }
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+void *gf_job_grown(void *list, size_t element, size_t count, size_t *room)
+{
+    if (count < *room)
+        return list;
+    const size_t wanted = *room ? *room + *room / 2 : 64;
+    void *grown = reallocarray(list, wanted, element);
+    if (grown)
+        *room = wanted;
+    return grown;
+}
+
+uint32_t gf_job_add_process(struct gf_job *job)
+{
+    struct gf_job_process *list =
+        gf_job_grown(job->processes, sizeof(*list), job->process_count, &job->process_room);
+
+    if (!list || job->process_count >= UINT32_MAX)
+        return UINT32_MAX;
+    job->processes = list;
+    list[job->process_count] = (struct gf_job_process){.rank = -1};
+    return (uint32_t)job->process_count++;
+}
+
+uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid)
+{
+    char key[sizeof(process) + sizeof(tid)];
+    bool is_new;
+
+    memcpy(key, &process, sizeof(process));
+    memcpy(key + sizeof(process), &tid, sizeof(tid));
+    const uint32_t number = gf_text_pool_add(&job->thread_keys, key, sizeof(key), &is_new);
+    if (!is_new)
+        return number && number <= job->thread_count ? number - 1 : UINT32_MAX;
+    struct gf_job_thread *list =
+        gf_job_grown(job->threads, sizeof(*list), job->thread_count, &job->thread_room);
+    if (!list || number != job->thread_count + 1)
+        return UINT32_MAX;
+    job->threads = list;
+    list[job->thread_count] = (struct gf_job_thread){.process = process, .tid = tid};
+    return (uint32_t)job->thread_count++;
+}
+
+const char *gf_job_text(const struct gf_job *job, uint32_t text)
+{
+    return gf_text_pool_get(&job->texts, text);
+}
+
+bool gf_job_has_log(const struct gf_job *job)
+{
+    for (size_t i = 0; i < job->process_count; i++)
+        if (job->processes[i].logged)
+            return true;
+    return false;
+}
+
+void gf_job_free(struct gf_job *job)
+{
+    for (size_t i = 0; i < job->process_count; i++)
+        json_decref(job->processes[i].report);
+    gf_text_pool_free(&job->texts);
+    gf_text_pool_free(&job->stack_keys);
+    gf_text_pool_free(&job->thread_keys);
+    free(job->processes);
+    free(job->threads);
+    free(job->stacks);
+    free(job->stalls);
+    free(job->notes);
+    free(job->marks);
+    free(job->activity);
+    free(job->copies);
+    free(job->frames);
+    json_decref(job->doctors);
+    *job = (struct gf_job){0};
+}
+
+#define RANK_MAX 10000000
+
+static bool parse_rank(const char **text, int64_t *ret)
+{
+    char *rest;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    *ret = strtoll(*text, &rest, 10);
+    *text = rest;
+    return *ret <= RANK_MAX;
+}
+
+bool gf_job_filter_ranks(struct gf_job_filter *filter, const char *text)
+{
+    for (;; text++) {
+        int64_t first, last;
+        if (filter->rank_count == GF_RANK_RANGES || !parse_rank(&text, &first))
+            return false;
+        last = first;
+        if (*text == '-') {
+            text++;
+            if (!parse_rank(&text, &last) || last < first)
+                return false;
+        }
+        filter->ranks[filter->rank_count].first = first;
+        filter->ranks[filter->rank_count++].last = last;
+        if (*text != ',')
+            return !*text;
+    }
+}
+
+static bool parse_length(const char *text, double *ret)
+{
+    static const char units[] = "smhd";
+    static const double seconds[] = {1, 60, 3600, 86400};
+    char *rest;
+
+    if (*text < '0' || *text > '9')
+        return false;
+    const double number = strtod(text, &rest);
+    const char *unit = *rest ? strchr(units, *rest) : NULL;
+    if (!unit || rest[1] || !(number > 0 && number < 1e6))
+        return false;
+    *ret = number * seconds[unit - units];
+    return true;
+}
+
+/*
+ * Parses the text after the seconds of a time: nothing, or a fraction of a second such as ".5".
+ * Returns false for other text.
+ */
+static bool parse_fraction(const char *text, double *ret)
+{
+    char *rest;
+
+    *ret = 0;
+    if (*text != '.')
+        return !*text;
+    *ret = strtod(text, &rest);
+    return !*rest && *ret < 1;
+}
+
+/*
+ * Parses a local time. Without a date in the text, *ret is the time on the current day, and
+ * *ret_of_day the seconds after midnight. With a date, *ret_of_day is -1.
+ */
+static bool parse_moment(const char *text, double *ret, double *ret_of_day)
+{
+    static const char *const formats[] = {
+        "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M",
+        "%Y-%m-%d",          "%H:%M:%S",          "%H:%M"};
+    const time_t now = time(NULL);
+    double fraction;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(formats); i++) {
+        struct tm at;
+        if (!localtime_r(&now, &at))
+            return false;
+        at.tm_sec = at.tm_min = at.tm_hour = 0;
+        const char *rest = strptime(text, formats[i], &at);
+        if (!rest || !parse_fraction(rest, &fraction))
+            continue;
+        *ret_of_day =
+            formats[i][1] == 'Y' ? -1 : at.tm_hour * 3600 + at.tm_min * 60 + at.tm_sec + fraction;
+        at.tm_isdst = -1;
+        const time_t moment = mktime(&at);
+        *ret = (double)moment + fraction;
+        return moment > 0;
+    }
+    return false;
+}
+
+bool gf_job_filter_since(struct gf_job_filter *filter, const char *text)
+{
+    filter->of_day = -1;
+    return parse_length(text, &filter->last_s) ||
+           parse_moment(text, &filter->since, &filter->of_day);
+}
+
+bool gf_job_filter_needs_job(const struct gf_job_filter *filter)
+{
+    return filter->last_s > 0 || (filter->since > 0 && filter->of_day >= 0);
+}
+
+bool gf_job_filter_takes_rank(const struct gf_job_filter *filter, int64_t rank)
+{
+    for (unsigned i = 0; i < filter->rank_count; i++)
+        if (rank >= filter->ranks[i].first && rank <= filter->ranks[i].last)
+            return true;
+    return !filter->rank_count;
+}
+
+static double end_of(const struct gf_job *job)
+{
+    double end = 0;
+
+    for (size_t i = 0; i < job->process_count; i++)
+        if (!job->processes[i].excluded)
+            end = gf_max(end, job->processes[i].last);
+    return end;
+}
+
+/* Returns when the given time of day was on the day that is `days` days before the day of `end`. */
+static double time_of_day(double end, double of_day, int days)
+{
+    const time_t second = (time_t)end;
+    struct tm at;
+
+    if (!localtime_r(&second, &at))
+        return 0;
+    at.tm_mday -= days;
+    at.tm_hour = at.tm_min = 0;
+    at.tm_sec = (int)of_day; /* mktime converts it to hours and minutes */
+    at.tm_isdst = -1;
+    return (double)mktime(&at) + of_day - (int)of_day;
+}
+
+double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter *filter)
+{
+    const double end = end_of(job);
+
+    if (filter->last_s > 0)
+        return end - filter->last_s;
+    if (filter->since <= 0 || filter->of_day < 0 || end <= 0)
+        return filter->since;
+    const double moment = time_of_day(end, filter->of_day, 0);
+    return moment <= end ? moment : time_of_day(end, filter->of_day, 1);
+}
+
+static void filter_activity(struct gf_job *job, double since)
+{
+    size_t intervals = 0, copies = 0;
+
+    for (size_t i = 0; i < job->activity_count; i++) {
+        const struct gf_activity activity = job->activity[i];
+        if (!job->processes[activity.process].excluded && activity.to > since)
+            job->activity[intervals++] = activity;
+    }
+    for (size_t i = 0; i < job->copy_count; i++) {
+        const struct gf_long_copy copy = job->copies[i];
+        if (!job->processes[copy.process].excluded && copy.at + copy.us / 1e6 >= since)
+            job->copies[copies++] = copy;
+    }
+    job->activity_count = intervals;
+    job->copy_count = copies;
+}
+
+void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
+{
+    size_t stalls = 0, notes = 0, marks = 0;
+
+    for (size_t i = 0; i < job->process_count; i++)
+        job->processes[i].excluded = !gf_job_filter_takes_rank(filter, job->processes[i].rank);
+    const double since = gf_job_filter_moment(job, filter);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (job->processes[i].first > 0 && job->processes[i].first < since)
+            job->since = since;
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall stall = job->stalls[i];
+        if (!job->processes[stall.process].excluded && stall.at + stall.us / 1e6 >= since)
+            job->stalls[stalls++] = stall;
+    }
+    for (size_t i = 0; i < job->note_count; i++) {
+        const struct gf_note note = job->notes[i];
+        if (!job->processes[note.process].excluded && note.at >= since)
+            job->notes[notes++] = note;
+    }
+    for (size_t i = 0; i < job->mark_count; i++) {
+        const struct gf_step_mark mark = job->marks[i];
+        if (!job->processes[mark.process].excluded && mark.at >= since)
+            job->marks[marks++] = mark;
+    }
+    filter_activity(job, since);
+    job->stall_count = stalls;
+    job->mark_count = marks;
+    job->note_count = notes;
+    for (size_t i = 0; i < job->process_count; i++)
+        job->processes[i].first = gf_max(job->processes[i].first, since);
+}
+
+static void format_time(double at, char *ret, size_t size)
+{
+    const time_t second = (time_t)at;
+    struct tm tm;
+
+    if (!localtime_r(&second, &tm) || !strftime(ret, size, "%Y-%m-%d %H:%M:%S", &tm))
+        snprintf(ret, size, "%.0f", at);
+}
+
+/* Writes that no process has a rank of --rank, and which ranks the files have. */
+static void name_ranks(const struct gf_job *job, char *ret, size_t size)
+{
+    int64_t first = RANK_MAX + 1, last = -1;
+
+    for (size_t i = 0; i < job->process_count; i++) {
+        if (job->processes[i].rank < 0)
+            continue;
+        first = gf_min(first, job->processes[i].rank);
+        last = gf_max(last, job->processes[i].rank);
+    }
+    if (last < 0)
+        snprintf(ret, size, "--rank: no process of these files has a rank");
+    else if (first == last)
+        snprintf(ret, size, "--rank: no process has any of these ranks; the files have rank %lld",
+                 (long long)first);
+    else
+        snprintf(ret, size,
+                 "--rank: no process has any of these ranks; the files have ranks %lld to %lld",
+                 (long long)first, (long long)last);
+}
+
+bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
+                            size_t size)
+{
+    const double end = end_of(job), since = gf_job_filter_moment(job, filter);
+    bool has_process = false;
+    char asked[32], ended[32];
+
+    for (size_t i = 0; i < job->process_count; i++)
+        has_process |= !job->processes[i].excluded;
+    if (!job->process_count)
+        return false;
+    if (!has_process) {
+        name_ranks(job, ret, size);
+        return true;
+    }
+    if (end <= 0 || since <= end)
+        return false;
+    format_time(since, asked, sizeof(asked));
+    format_time(end, ended, sizeof(ended));
+    snprintf(ret, size, "--since: the job ended at %s, before %s", ended, asked);
+    return true;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adds lines of a log to a job. */
+#ifndef GF_TOOLS_JOB_JOB_EVENTS_H
+#define GF_TOOLS_JOB_JOB_EVENTS_H
+
+#include "tools/job/event.h"
+#include "tools/job/job.h"
+
+/*
+ * The processes of one log, by pid. Each log needs a separate struct, because processes on
+ * different hosts may have the same pid. The caller initializes it with zeros.
+ */
+struct gf_job_log {
+    struct gf_text_pool keys;
+    uint32_t *processes; /* index: the key's number; UINT32_MAX: none yet */
+    size_t room;
+};
+
+/*
+ * Returns the process of an event. An event of kind "process" begins a new process. Returns
+ * UINT32_MAX if memory is short.
+ */
+uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
+                           const struct gf_event *event);
+
+/* Adds an event of a log to the job. Impossible times and durations of stalls are stored as 0. */
+void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event);
+
+void gf_job_log_free(struct gf_job_log *log);
+
+#endif

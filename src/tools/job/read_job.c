@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/read_job.h"
+
+#include "base/base.h"
+#include "tools/common/cli.h"
+#include "tools/job/event.h"
+#include "tools/job/job_events.h"
+#include "tools/job/process_report.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A progress line on standard error. It is shown only on a terminal. */
+struct gf_progress {
+    bool on, shown;
+    uint64_t due_ns;
+    size_t total; /* sources */
+};
+
+static void gf_progress_begin(struct gf_progress *progress, size_t total);
+/* Updates the line at most five times per second. Shows nothing in the first half second. */
+static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes);
+/* Removes the line. */
+static void gf_progress_end(struct gf_progress *progress);
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void gf_progress_begin(struct gf_progress *progress, size_t total)
+{
+    *progress = (struct gf_progress){.on = isatty(STDERR_FILENO) == 1, .total = total};
+    if (progress->on)
+        progress->due_ns = now_ns() + 500000000;
+}
+
+static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes)
+{
+    if (!progress->on || now_ns() < progress->due_ns)
+        return;
+    fprintf(stderr, "\rread %zu of %zu files, %llu MB", done, progress->total,
+            (unsigned long long)(bytes / 1000000));
+    progress->shown = true;
+    progress->due_ns = now_ns() + 200000000;
+}
+
+static void gf_progress_end(struct gf_progress *progress)
+{
+    if (progress->shown)
+        fputs("\r\033[K", stderr);
+    progress->shown = false;
+}
+
+#define REPORT_MAX_BYTES ((size_t)256 << 20)
+#define LINES_PER_PROGRESS 4096
+
+struct reading {
+    struct gf_job *job;
+    json_t *reports;
+    struct gf_read_counts *counts;
+    struct gf_progress progress;
+    size_t done; /* sources */
+};
+
+/* One source. */
+struct state {
+    const struct gf_source *source;
+    struct gf_line_reader lines;
+    struct gf_job_log log;
+    uint64_t events, bad;
+    unsigned reports;
+    bool foreign, is_doctor;
+    bool has_event_cut; /* a damaged line begins like an event */
+    bool is_report_cut; /* the text begins like a report, but is not valid */
+};
+
+static struct gf_span trimmed(struct gf_span line)
+{
+    while (line.size && strchr(" \t\r", *line.at) && *line.at) {
+        line.at++;
+        line.size--;
+    }
+    while (line.size && strchr(" \t\r", line.at[line.size - 1]) && line.at[line.size - 1])
+        line.size--;
+    return line;
+}
+
+/* The library writes a report as indented JSON; other tools may write it as one line. */
+static bool begins_report(struct gf_span line, const struct gf_event *event)
+{
+    return gf_span_is(line, "{") || (event->started.size && !event->event.size);
+}
+
+static void note_damage(struct reading *reading, struct state *state)
+{
+    struct gf_read_counts *counts = reading->counts;
+
+    counts->damaged++;
+    state->bad++;
+    if (!*counts->first_damaged)
+        snprintf(counts->first_damaged, sizeof(counts->first_damaged), "%.480s:%llu",
+                 gf_source_name(state->source), (unsigned long long)state->lines.number);
+}
+
+static bool read_report(struct reading *reading, struct state *state, struct gf_span line)
+{
+    struct gf_span text;
+
+    if (!gf_line_reader_rest(&state->lines, line, REPORT_MAX_BYTES, &text))
+        return false;
+    state->reports += gf_report_file_add(reading->reports, text);
+    if (!state->reports)
+        state->is_doctor =
+            gf_report_file_add_doctor(reading->job, text, gf_source_name(state->source));
+    state->is_report_cut = !state->reports && !state->is_doctor && gf_report_file_begins(text);
+    return state->reports || state->is_doctor;
+}
+
+/* Reads one line. Returns false if the rest of the source is to be skipped. */
+static bool read_line(struct reading *reading, struct state *state, struct gf_span whole)
+{
+    const struct gf_span line = trimmed(whole);
+    struct gf_event event;
+
+    if (!line.size)
+        return true; /* the library begins a write with a newline if the last one was cut short */
+    const bool is_event = gf_event_read(line, &event) && event.event.size;
+    if (!state->events && begins_report(line, &event) && read_report(reading, state, whole))
+        return false;
+    if (is_event) {
+        state->events++;
+        gf_job_add_event(reading->job, &state->log, &event);
+        return true;
+    }
+    note_damage(reading, state);
+    state->has_event_cut |= event.event.size != 0;
+    state->foreign = !state->events && state->bad > GF_FOREIGN_LINES;
+    return !state->foreign;
+}
+
+/*
+ * Whether the source has lines, but neither events nor a report. The log of a running process may
+ * have a single line that is still incomplete.
+ */
+static bool is_text_only(const struct state *state)
+{
+    return state->bad && !state->events && !state->reports && !state->is_doctor &&
+           !state->has_event_cut && !state->is_report_cut;
+}
+
+static bool report_failure(const struct state *state)
+{
+    const char *name = gf_source_name(state->source);
+
+    if (state->lines.error)
+        gf_cli_error("report", "cannot read %s: %s", name, strerror(state->lines.error));
+    else if (state->source->is_named && state->is_report_cut)
+        gf_cli_error("report",
+                     "%s begins like a report (GPUFEED_REPORT), but is cut off or damaged", name);
+    else if (state->source->is_named && state->foreign)
+        gf_cli_error("report", "%s is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)",
+                     name);
+    else
+        return false;
+    return true;
+}
+
+static void count_source(struct gf_read_counts *counts, const struct state *state)
+{
+    counts->lines += state->events + state->bad;
+    counts->bytes += state->lines.bytes;
+    counts->reports += state->reports;
+    counts->doctors += state->is_doctor;
+    if (state->foreign) {
+        counts->foreign += !state->source->is_named;
+        counts->lines -= state->bad;
+        counts->damaged -= state->bad;
+        if (!counts->damaged)
+            *counts->first_damaged = '\0';
+    } else if (!state->reports && !state->is_doctor && !state->is_report_cut) {
+        *(state->events || state->bad ? &counts->logs : &counts->empty) += 1;
+    }
+}
+
+static bool read_source(struct reading *reading, const struct gf_source *source)
+{
+    const int fd = gf_source_open(source);
+    struct state state = {.source = source};
+    struct gf_span line;
+    uint64_t at = 0;
+
+    if (fd < 0) {
+        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source), strerror(-fd));
+        return false;
+    }
+    gf_line_reader_begin(&state.lines, fd);
+    while (gf_line_reader_next(&state.lines, &line) && read_line(reading, &state, line))
+        if (++at % LINES_PER_PROGRESS == 0)
+            gf_progress_show(&reading->progress, reading->done,
+                             reading->counts->bytes + state.lines.bytes);
+    state.foreign |= is_text_only(&state);
+    const bool failed = report_failure(&state);
+    count_source(reading->counts, &state);
+    gf_job_log_free(&state.log);
+    gf_line_reader_end(&state.lines);
+    close(fd);
+    return !failed;
+}
+
+bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret)
+{
+    struct reading reading = {.job = job, .reports = json_array(), .counts = ret};
+    bool whole = true;
+
+    *ret = (struct gf_read_counts){.repeated = sources->repeated};
+    gf_progress_begin(&reading.progress, sources->count);
+    for (; reading.done < sources->count; reading.done++) {
+        whole = read_source(&reading, &sources->list[reading.done]) && whole;
+        gf_progress_show(&reading.progress, reading.done + 1, ret->bytes);
+    }
+    gf_progress_end(&reading.progress);
+    gf_report_file_join(job, reading.reports);
+    json_decref(reading.reports);
+    return whole;
+}
+
+bool gf_read_job_takes(const char *path)
+{
+    const struct gf_source source = {.path = (char *)(uintptr_t)path};
+    struct gf_job job = {0};
+    struct gf_read_counts counts = {0};
+    struct reading reading = {.job = &job, .reports = json_array(), .counts = &counts};
+    struct state state = {.source = &source};
+    struct gf_span line;
+    struct stat status;
+    const int fd = stat(path, &status) || !S_ISREG(status.st_mode) ? -1 : gf_source_open(&source);
+
+    if (fd >= 0) {
+        gf_line_reader_begin(&state.lines, fd);
+        while (!state.events && gf_line_reader_next(&state.lines, &line) &&
+               read_line(&reading, &state, line))
+            ;
+        gf_job_log_free(&state.log);
+        gf_line_reader_end(&state.lines);
+        close(fd);
+    }
+    json_decref(reading.reports);
+    gf_job_free(&job);
+    return state.events || state.reports || state.is_doctor;
+}
+
+static uintptr_t page_size;
+
+/*
+ * If no zero page can be mapped, the default action is restored: the instruction faults again, and
+ * the signal kills the process.
+ */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    void *const page = (void *)((uintptr_t)info->si_addr & ~(page_size - 1));
+    if (info->si_code != BUS_ADRERR ||
+        mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+            MAP_FAILED)
+        signal(number, SIG_DFL);
+}
+
+void gf_bus_error_survive(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+
+    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    sigaction(SIGBUS, &action, NULL);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/sources.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#define LEVELS 8
+
+/* `status` is NULL if the file is unknown. */
+static int append(struct gf_sources *sources, const char *path, bool is_named,
+                  const struct stat *status)
+{
+    if (sources->count == GF_SOURCES_MAX)
+        return -EFBIG;
+    if (sources->count == sources->room) {
+        const size_t room = sources->room ? 2 * sources->room : 16;
+        struct gf_source *list = reallocarray(sources->list, room, sizeof(*list));
+        if (!list)
+            return -ENOMEM;
+        sources->list = list;
+        sources->room = room;
+    }
+    char *copy = strdup(path);
+    if (!copy)
+        return -ENOMEM;
+    sources->list[sources->count++] = (struct gf_source){
+        copy, is_named, status ? status->st_dev : 0, status ? status->st_ino : 0};
+    return 0;
+}
+
+static int add_folder(struct gf_sources *sources, const char *path, unsigned levels);
+
+static int add_member(struct gf_sources *sources, const char *folder, const char *name,
+                      unsigned levels)
+{
+    char *path;
+    struct stat status;
+    int result = 0;
+
+    if (*name == '.' || asprintf(&path, "%s/%s", folder, name) < 0)
+        return *name == '.' ? 0 : -ENOMEM;
+    /* Only links to files are followed: a link to a folder may form a cycle. */
+    if (lstat(path, &status))
+        result = 0;
+    else if (S_ISDIR(status.st_mode) && levels)
+        result = add_folder(sources, path, levels - 1);
+    else if (!S_ISDIR(status.st_mode) && stat(path, &status) == 0 && S_ISREG(status.st_mode))
+        result = append(sources, path, false, &status);
+    free(path);
+    return result == -ENOMEM || result == -EFBIG ? result : 0;
+}
+
+/* Whether the kernel makes up the folder's files, as in /proc and /sys. */
+static bool is_of_kernel(const char *path)
+{
+    struct statfs status;
+
+    return statfs(path, &status) == 0 &&
+           (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
+}
+
+static int add_folder(struct gf_sources *sources, const char *path, unsigned levels)
+{
+    struct dirent **names;
+
+    if (is_of_kernel(path))
+        return 0;
+    const int count = scandir(path, &names, NULL, alphasort);
+    int result = count < 0 ? -errno : 0;
+
+    for (int i = 0; i < count; i++) {
+        if (!result)
+            result = add_member(sources, path, names[i]->d_name, levels);
+        free(names[i]);
+    }
+    if (count >= 0)
+        free(names);
+    return result;
+}
+
+int gf_sources_add(struct gf_sources *sources, const char *path)
+{
+    struct stat status;
+
+    const bool is_known = strcmp(path, "-") != 0 && stat(path, &status) == 0;
+    if (is_known && S_ISDIR(status.st_mode))
+        return add_folder(sources, path, LEVELS);
+    return append(sources, path, true, is_known && S_ISREG(status.st_mode) ? &status : NULL);
+}
+
+struct file {
+    dev_t device;
+    ino_t inode;
+    size_t source; /* index */
+};
+
+/* Sorts by file, and keeps the order of the sources of one file. */
+static int by_file(const void *a, const void *b)
+{
+    const struct file *one = a, *other = b;
+
+    if (one->device != other->device)
+        return one->device < other->device ? -1 : 1;
+    if (one->inode != other->inode)
+        return one->inode < other->inode ? -1 : 1;
+    return one->source < other->source ? -1 : one->source > other->source;
+}
+
+static void drop(struct gf_sources *sources, size_t repeat, size_t first)
+{
+    sources->list[first].is_named |= sources->list[repeat].is_named;
+    free(sources->list[repeat].path);
+    sources->list[repeat].path = NULL;
+    sources->repeated++;
+}
+
+void gf_sources_drop_repeated(struct gf_sources *sources)
+{
+    struct file *files = calloc(sources->count + 1, sizeof(*files));
+    const size_t count = files ? sources->count : 0;
+    size_t first = 0, kept = 0;
+
+    for (size_t i = 0; i < count; i++)
+        files[i] = (struct file){sources->list[i].device, sources->list[i].inode, i};
+    if (count)
+        qsort(files, count, sizeof(*files), by_file);
+    for (size_t i = 1; i < count; i++)
+        if (files[i].inode && files[i].inode == files[first].inode &&
+            files[i].device == files[first].device)
+            drop(sources, files[i].source, files[first].source);
+        else
+            first = i;
+    free(files);
+    for (size_t i = 0; i < sources->count; i++)
+        if (sources->list[i].path)
+            sources->list[kept++] = sources->list[i];
+    sources->count = kept;
+}
+
+int gf_source_open(const struct gf_source *source)
+{
+    if (source->is_named && strcmp(source->path, "-") == 0) {
+        const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+        return copy < 0 ? -errno : copy;
+    }
+    const int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+const char *gf_source_name(const struct gf_source *source)
+{
+    return source->is_named && strcmp(source->path, "-") == 0 ? "standard input" : source->path;
+}
+
+void gf_sources_free(struct gf_sources *sources)
+{
+    for (size_t i = 0; i < sources->count; i++)
+        free(sources->list[i].path);
+    free(sources->list);
+    *sources = (struct gf_sources){0};
+}

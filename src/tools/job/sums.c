@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/sums.h"
+
+#include "base/fmt.h"
+#include "base/path.h"
+#include "tools/job/process_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const gf_way_names[GF_WAYS] = {"staged", "pinned", "driver", "other"};
+const char *const gf_direction_names[GF_DIRECTIONS] = {"to_device", "from_device"};
+
+static void add_sum(struct gf_copy_sum *sum, const json_t *row)
+{
+    sum->calls += gf_report_number(row, "calls") + gf_report_number(row, "copies");
+    sum->bytes += gf_report_number(row, "bytes");
+    sum->duration_s += gf_report_number(row, "duration_s");
+}
+
+static struct gf_copy_reason *reason_of(struct gf_copies *copies, int direction, const char *key)
+{
+    struct gf_copy_reason *list = copies->reasons[direction];
+    unsigned *count = &copies->reason_count[direction];
+    char name[sizeof(list->name)];
+
+    snprintf(name, sizeof(name), "%s", key);
+    gf_plain_text(name);
+    for (unsigned i = 0; i < *count; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return &list[i];
+    if (*count == GF_COPY_REASONS)
+        return NULL;
+    memcpy(list[*count].name, name, sizeof(name));
+    return &list[(*count)++];
+}
+
+static void add_direction(struct gf_copies *copies, int direction, const json_t *row)
+{
+    const char *name;
+    json_t *reason;
+
+    for (int way = 0; way < GF_WAYS; way++)
+        add_sum(&copies->ways[direction][way], json_object_get(row, gf_way_names[way]));
+    json_t *reasons = json_object_get(row, "reasons");
+    json_object_foreach(reasons, name, reason)
+    {
+        struct gf_copy_reason *at = reason_of(copies, direction, name);
+        if (at)
+            add_sum(&at->sum, reason);
+    }
+}
+
+void gf_copies_add(struct gf_copies *copies, const json_t *report)
+{
+    const json_t *transfers = gf_report_at(report, "transfers");
+
+    if (!json_is_object(transfers))
+        return;
+    copies->reports++;
+    for (int i = 0; i < GF_DIRECTIONS; i++)
+        add_direction(copies, i, json_object_get(transfers, gf_direction_names[i]));
+    add_sum(&copies->small, json_object_get(transfers, "small"));
+    copies->stream_waits += gf_report_number(transfers, "ring.stream_waits");
+    copies->pinning_saves_s += gf_report_number(transfers, "pinning_at_source.saves_at_most_s");
+    if (!*copies->staging_off)
+        gf_report_text(transfers, "staging_off", copies->staging_off, sizeof(copies->staging_off));
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct gf_copy_reason *one = a, *other = b;
+
+    if (one->sum.bytes != other->sum.bytes)
+        return one->sum.bytes > other->sum.bytes ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+void gf_copies_finish(struct gf_copies *copies)
+{
+    for (int i = 0; i < GF_DIRECTIONS; i++)
+        qsort(copies->reasons[i], copies->reason_count[i], sizeof(copies->reasons[i][0]), by_bytes);
+}
+
+double gf_copy_rate(const struct gf_copy_sum *sum)
+{
+    return sum->duration_s > 0 ? sum->bytes / sum->duration_s / 1e9 : 0;
+}
+
+#define LEAST_SAMPLES 20 /* a GPU with fewer samples is ignored: its shares are not reliable */
+
+static struct gf_gpu_part *part_of(struct gf_gpu_parts *parts, const char *name)
+{
+    unsigned at = 0;
+
+    while (at < parts->count && strcmp(parts->list[at].name, name) != 0)
+        at++;
+    if (at == GF_GPU_PARTS)
+        return NULL;
+    if (at == parts->count)
+        snprintf(parts->list[parts->count++].name, sizeof(parts->list[at].name), "%s", name);
+    return &parts->list[at];
+}
+
+/* Finds the line of a cause in a device's list, which has at most one line for each cause. */
+static void read_idle_line(const json_t *lines, const char *cause, char *ret, size_t size)
+{
+    char name[32], file[64], function[64];
+    json_t *line;
+    size_t i;
+
+    *ret = '\0';
+    json_array_foreach(lines, i, line)
+    {
+        if (i == GF_GPU_PARTS) /* a real list is shorter */
+            break;
+        if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) != 0)
+            continue;
+        snprintf(ret, size, "%s:%.0f in %s",
+                 gf_path_file_name(gf_report_text(line, "file", file, sizeof(file))),
+                 gf_report_number(line, "line"),
+                 gf_report_text(line, "function", function, sizeof(function)));
+    }
+}
+
+static void add_part(struct gf_gpu_parts *parts, const char *name, double s, const json_t *lines,
+                     int64_t rank)
+{
+    struct gf_gpu_part *part = part_of(parts, name);
+
+    if (!part)
+        return;
+    part->s += s;
+    if (s <= part->rank_s)
+        return;
+    part->rank = rank;
+    part->rank_s = s;
+    read_idle_line(lines, name, part->line, sizeof(part->line));
+}
+
+/* Adds the times of a device by state or by cause. Returns the sum of these times. */
+static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const json_t *lines,
+                        int64_t rank)
+{
+    const char *key;
+    json_t *row;
+    double sum = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)rows, key, row)
+    {
+        char name[sizeof(parts->list[0].name)];
+        const double s = gf_report_number(row, "s");
+        snprintf(name, sizeof(name), "%s", key);
+        add_part(parts, gf_plain_text(name), gf_max(s, 0.0), lines, rank);
+        sum += gf_max(s, 0.0);
+    }
+    return sum;
+}
+
+static void add_without_cpu(struct gf_gpu_time *time, const json_t *section)
+{
+    const double s = gf_max(gf_report_number(section, "without_cpu.s"), 0.0);
+
+    time->without_cpu_s += s;
+    time->own_cpu_s += gf_max(gf_report_number(section, "without_cpu.own_cpu_s"), 0.0);
+    time->all_cpu_s += s * gf_max(gf_report_number(section, "without_cpu.cpus"), 0.0);
+}
+
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)
+{
+    json_t *device;
+    size_t i;
+
+    add_without_cpu(time, section);
+    json_array_foreach(gf_report_at(section, "devices"), i, device)
+    {
+        if (gf_report_number(device, "samples") < LEAST_SAMPLES)
+            continue;
+        time->devices++;
+        time->s += add_parts(&time->states, gf_report_at(device, "states"), NULL, rank);
+        add_parts(&time->causes, gf_report_at(device, "causes"), gf_report_at(device, "lines"),
+                  rank);
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct gf_gpu_part *one = a, *other = b;
+
+    if (one->s < other->s || one->s > other->s)
+        return one->s > other->s ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+void gf_gpu_time_finish(struct gf_gpu_time *time)
+{
+    qsort(time->causes.list, time->causes.count, sizeof(*time->causes.list), by_time);
+}
+
+static double share_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                       const char *name)
+{
+    for (unsigned i = 0; i < parts->count && time->s > 0; i++)
+        if (strcmp(parts->list[i].name, name) == 0)
+            return parts->list[i].s / time->s;
+    return 0;
+}
+
+double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state)
+{
+    return share_of(time, &time->states, state);
+}
+
+double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause)
+{
+    return share_of(time, &time->causes, cause);
+}
+
+/* The share of the interval that is after job->since. */
+static double part_of_activity(const struct gf_job *job, const struct gf_activity *activity)
+{
+    const double from = gf_max(activity->from, job->since);
+
+    return from < activity->to ? (activity->to - from) / (activity->to - activity->from) : 0;
+}
+
+static double time_of(const struct gf_activity *activity, const char *state)
+{
+    for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++)
+        if (strcmp(gf_activity_states[i], state) == 0)
+            return activity->state_s[i];
+    return 0;
+}
+
+void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
+                       const struct gf_activity *activity)
+{
+    const double part = part_of_activity(job, activity);
+    double s = 0;
+
+    for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++)
+        s += part * activity->state_s[i];
+    if (s <= 0)
+        return;
+    sum->is_several |= sum->s > 0 && sum->process != activity->process;
+    sum->process = activity->process;
+    sum->s += s;
+    sum->empty_s += part * time_of(activity, "empty");
+    sum->copying_s += part * time_of(activity, "copying");
+}

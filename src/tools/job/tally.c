@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/tally.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};
+
+/* The sum of the stalls that have the same pair of keys. */
+struct pair {
+    struct gf_tally_row row; /* main is the second key; main_us is unused */
+};
+
+struct pairs {
+    struct gf_text_pool keys; /* a key's number is the index of its pair + 1 */
+    struct pair *list;
+    size_t count, room;
+};
+
+int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by)
+{
+    switch (by) {
+    case GF_BY_CAUSE:
+        return stall->cause;
+    case GF_BY_SITE:
+        return job->stacks[stall->stack].site;
+    case GF_BY_RANK:
+        return job->processes[stall->process].rank;
+    case GF_BY_STEP:
+        return stall->step;
+    default:
+        return stall->thread;
+    }
+}
+
+static struct pair *pair_of(struct pairs *pairs, int64_t key, int64_t second)
+{
+    const int64_t both[2] = {key, second};
+    bool is_new;
+    const uint32_t number =
+        gf_text_pool_add(&pairs->keys, (const char *)both, sizeof(both), &is_new);
+
+    if (!is_new)
+        return number && number <= pairs->count ? &pairs->list[number - 1] : NULL;
+    struct pair *list = gf_job_grown(pairs->list, sizeof(*list), pairs->count, &pairs->room);
+    if (!list || number != pairs->count + 1)
+        return NULL;
+    pairs->list = list;
+    list[pairs->count] = (struct pair){.row = {.key = key, .main = second}};
+    return &list[pairs->count++];
+}
+
+static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
+{
+    if (!row->count || other->first < row->first)
+        row->first = other->first;
+    row->last = gf_max(row->last, other->last);
+    row->count += other->count;
+    row->us += other->us;
+    row->longest_us = gf_max(row->longest_us, other->longest_us);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct pair *one = a, *other = b;
+
+    if (one->row.key != other->row.key)
+        return one->row.key < other->row.key ? -1 : 1;
+    return one->row.main < other->row.main ? -1 : one->row.main > other->row.main;
+}
+
+static int by_sum(const void *a, const void *b)
+{
+    const struct gf_tally_row *one = a, *other = b;
+
+    if (one->us != other->us)
+        return one->us > other->us ? -1 : 1;
+    return one->key < other->key ? -1 : one->key > other->key;
+}
+
+static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
+{
+    qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
+    tally->rows = calloc(pairs->count, sizeof(*tally->rows));
+    tally->room = tally->rows ? pairs->count : 0;
+    for (size_t i = 0; tally->rows && i < pairs->count; i++) {
+        const struct gf_tally_row *pair = &pairs->list[i].row;
+        if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
+            tally->rows[tally->count++] =
+                (struct gf_tally_row){.key = pair->key, .main = pair->main};
+        struct gf_tally_row *row = &tally->rows[tally->count - 1];
+        add(row, pair);
+        if (pair->us > row->main_us) {
+            row->main = pair->main;
+            row->main_us = pair->us;
+        }
+    }
+    if (tally->count)
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+}
+
+struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second)
+{
+    struct gf_tally tally = {.by = by, .second = second};
+    struct pairs pairs = {0};
+
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall *stall = &job->stalls[i];
+        const int64_t key = gf_tally_key(job, stall, by);
+        if (by == GF_BY_STEP && key == GF_NO_STEP)
+            continue;
+        struct pair *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
+        const struct gf_tally_row one = {.count = 1,
+                                         .us = stall->us,
+                                         .longest_us = stall->us,
+                                         .first = stall->at,
+                                         .last = stall->at};
+        if (pair)
+            add(&pair->row, &one);
+    }
+    if (pairs.list)
+        join_pairs(&tally, &pairs);
+    gf_text_pool_free(&pairs.keys);
+    free(pairs.list);
+    return tally;
+}
+
+static void label_thread(const struct gf_job *job, int64_t key, char *buf, size_t size)
+{
+    const struct gf_job_thread *thread = &job->threads[key];
+    const struct gf_job_process *process = &job->processes[thread->process];
+    const char *name = gf_job_text(job, thread->name);
+    char where[64] = "";
+
+    if (process->rank >= 0)
+        snprintf(where, sizeof(where), ", rank %lld", (long long)process->rank);
+    else if (thread->tid != process->pid)
+        snprintf(where, sizeof(where), " of process %lld", (long long)process->pid);
+    snprintf(buf, size, "%s %lld%s", *name ? name : "thread", (long long)thread->tid, where);
+}
+
+const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
+                           size_t size)
+{
+    const char *text;
+
+    switch (by) {
+    case GF_BY_CAUSE:
+        text = gf_job_text(job, (uint32_t)key);
+        snprintf(buf, size, "%s", *text ? text : "unknown");
+        break;
+    case GF_BY_SITE:
+        text = gf_job_text(job, (uint32_t)key);
+        snprintf(buf, size, "%s", *text ? text : "(no stack)");
+        break;
+    case GF_BY_RANK:
+        snprintf(buf, size, key < 0 ? "no rank" : "rank %lld", (long long)key);
+        break;
+    case GF_BY_STEP:
+        snprintf(buf, size, "step %lld", (long long)key);
+        break;
+    default:
+        label_thread(job, key, buf, size);
+    }
+    return buf;
+}
+
+const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)
+{
+    for (size_t i = 0; i < tally->count; i++)
+        if (tally->rows[i].key == key)
+            return &tally->rows[i];
+    return NULL;
+}
+
+void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
+                  double last)
+{
+    struct gf_tally_row *rows =
+        gf_job_grown(tally->rows, sizeof(*rows), tally->count, &tally->room);
+
+    if (!rows)
+        return;
+    tally->rows = rows;
+    rows[tally->count++] =
+        (struct gf_tally_row){.key = key, .count = count, .us = us, .first = first, .last = last};
+}
+
+/* The row with the main value comes before the rows that gf_tally_add added. */
+static int by_row_key(const void *a, const void *b)
+{
+    const struct gf_tally_row *one = a, *other = b;
+
+    if (one->key != other->key)
+        return one->key < other->key ? -1 : 1;
+    return one->main_us > other->main_us ? -1 : one->main_us < other->main_us;
+}
+
+void gf_tally_join(struct gf_tally *tally)
+{
+    size_t kept = 0;
+
+    if (tally->count)
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_row_key);
+    for (size_t i = 0; i < tally->count; i++) {
+        if (kept && tally->rows[kept - 1].key == tally->rows[i].key)
+            add(&tally->rows[kept - 1], &tally->rows[i]);
+        else
+            tally->rows[kept++] = tally->rows[i];
+    }
+    tally->count = kept;
+    if (kept)
+        qsort(tally->rows, kept, sizeof(*tally->rows), by_sum);
+}
+
+void gf_tally_free(struct gf_tally *tally)
+{
+    free(tally->rows);
+    *tally = (struct gf_tally){0};
+}
+
+#define BINS 64
+#define EDGE 6 /* least number of bins before and after the change */
+#define LEAST_FACTOR 3
+#define MOST_FACTOR 1000
+#define LEAST_STALLS 20u
+#define LEAST_SPAN_S 2
+
+/* Returns the index of the first bin after the change; 0 if there is no change. */
+static unsigned split_of(const double *sums, double total, double *ret_factor)
+{
+    double before = 0, best = 0;
+    unsigned at = 0;
+
+    for (unsigned i = 1; i <= BINS - EDGE; i++) {
+        before += sums[i - 1];
+        if (i < EDGE)
+            continue;
+        const double early = before / i, late = (total - before) / (BINS - i);
+        /* Chooses the split that explains most of the variance between bins (least squares). */
+        const double gain = (late - early) * (late - early) * i * (BINS - i);
+        if (late > LEAST_FACTOR * early && gain > best) {
+            best = gain;
+            at = i;
+            *ret_factor = late > MOST_FACTOR * early ? MOST_FACTOR : late / early;
+        }
+    }
+    return at;
+}
+
+/*
+ * Sets step and rank to those of the first stall at the call site. Only stalls near the change are
+ * considered, because the time of the change is known only to the length of one bin.
+ */
+static void find_step(const struct gf_job *job, double bin_s, int64_t site, struct gf_onset *ret)
+{
+    const struct gf_stall *first = NULL;
+
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall *stall = &job->stalls[i];
+        if (gf_tally_key(job, stall, GF_BY_SITE) == site && stall->at >= ret->at - bin_s &&
+            stall->at <= ret->at + 2 * bin_s && (!first || stall->at < first->at))
+            first = stall;
+    }
+    if (!first)
+        return;
+    ret->step = first->step;
+    ret->rank = job->processes[first->process].rank;
+}
+
+struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site)
+{
+    struct gf_onset ret = {.step = GF_NO_STEP, .rank = -1};
+    double sums[BINS] = {0}, total = 0;
+    unsigned count = 0;
+
+    if (to - from < LEAST_SPAN_S)
+        return ret;
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const double bin = (job->stalls[i].at - from) / (to - from) * BINS;
+        if (bin < 0 || bin > BINS)
+            continue;
+        sums[(unsigned)gf_min(bin, BINS - 1)] += job->stalls[i].us;
+        total += job->stalls[i].us;
+        count++;
+    }
+    const unsigned at = count < LEAST_STALLS ? 0 : split_of(sums, total, &ret.factor);
+    if (at) {
+        ret.at = from + (to - from) * at / BINS;
+        find_step(job, (to - from) / BINS, site, &ret);
+    }
+    return ret;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/job/text_pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define LIMIT ((size_t)256 << 20)
+
+struct secret {
+    uint64_t first, second;
+};
+
+/*
+ * The kernel chose these 16 bytes for this process. They are not aligned. If they are missing, the
+ * hash still spreads.
+ */
+static struct secret get_secret(void)
+{
+    struct secret secret = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL};
+    const void *random = (const void *)getauxval(AT_RANDOM);
+
+    if (random)
+        memcpy(&secret, random, sizeof(secret));
+    return secret;
+}
+
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    const unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* The writer of a log does not know the secret, so he cannot choose texts with equal hashes. */
+static uint64_t hash_of(const char *text, size_t size)
+{
+    const struct secret key = get_secret();
+    uint64_t hash = key.first ^ size, word;
+
+    for (; size >= sizeof(word); text += sizeof(word), size -= sizeof(word)) {
+        memcpy(&word, text, sizeof(word));
+        hash = fold(hash ^ word, key.second | 1);
+    }
+    word = 0;
+    memcpy(&word, text, size);
+    return fold(fold(hash ^ word, key.second | 1), key.first | 1);
+}
+
+static bool grow_texts(struct gf_text_pool *pool)
+{
+    const uint32_t room = pool->room ? pool->room * 2 : 256;
+    char **texts = reallocarray(pool->texts, room, sizeof(*texts));
+
+    if (texts)
+        pool->texts = texts;
+    size_t *sizes = reallocarray(pool->sizes, room, sizeof(*sizes));
+    if (sizes)
+        pool->sizes = sizes;
+    uint64_t *hashes = reallocarray(pool->hashes, room, sizeof(*hashes));
+    if (hashes)
+        pool->hashes = hashes;
+    if (!texts || !sizes || !hashes)
+        return false;
+    pool->room = room;
+    return true;
+}
+
+static void place(struct gf_text_pool *pool, uint32_t number)
+{
+    uint32_t at = (uint32_t)pool->hashes[number] & (pool->slot_count - 1);
+
+    while (pool->slots[at])
+        at = (at + 1) & (pool->slot_count - 1);
+    pool->slots[at] = number + 1;
+}
+
+/* Keeps at least twice as many slots as strings. */
+static bool grow(struct gf_text_pool *pool)
+{
+    if (pool->count == pool->room && !grow_texts(pool))
+        return false;
+    if (pool->slot_count >= 2 * pool->room)
+        return true;
+    uint32_t *slots = calloc(2 * (size_t)pool->room, sizeof(*slots));
+    if (!slots)
+        return false;
+    free(pool->slots);
+    pool->slots = slots;
+    pool->slot_count = 2 * pool->room;
+    for (uint32_t i = 0; i < pool->count; i++)
+        place(pool, i);
+    return true;
+}
+
+static bool find(const struct gf_text_pool *pool, const char *text, size_t size, uint64_t hash,
+                 uint32_t *ret)
+{
+    if (!pool->slot_count)
+        return false;
+    for (uint32_t at = (uint32_t)hash & (pool->slot_count - 1); pool->slots[at];
+         at = (at + 1) & (pool->slot_count - 1)) {
+        const uint32_t number = pool->slots[at] - 1;
+        if (pool->hashes[number] == hash && pool->sizes[number] == size &&
+            memcmp(pool->texts[number], text, size) == 0) {
+            *ret = number;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool append(struct gf_text_pool *pool, const char *text, size_t size, uint32_t *ret)
+{
+    char *copy = grow(pool) ? malloc(size + 1) : NULL;
+
+    if (!copy)
+        return false;
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    *ret = pool->count++;
+    pool->texts[*ret] = copy;
+    pool->sizes[*ret] = size;
+    pool->hashes[*ret] = hash_of(text, size);
+    pool->bytes += size + 1;
+    place(pool, *ret);
+    return true;
+}
+
+uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new)
+{
+    uint32_t number = 0;
+
+    *ret_new = false;
+    if (!pool->count && !append(pool, "", 0, &number))
+        return 0;
+    if (find(pool, text, size, hash_of(text, size), &number))
+        return number;
+    if (pool->bytes + size > (pool->limit ? pool->limit : LIMIT)) {
+        text = "...";
+        size = 3;
+        if (find(pool, text, size, hash_of(text, size), &number))
+            return number;
+    }
+    *ret_new = append(pool, text, size, &number);
+    return *ret_new ? number : 0;
+}
+
+uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size)
+{
+    uint32_t number;
+    return find(pool, text, size, hash_of(text, size), &number) ? number : 0;
+}
+
+uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text)
+{
+    bool is_new;
+    return gf_text_pool_add(pool, text, strlen(text), &is_new);
+}
+
+const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number)
+{
+    return number < pool->count ? pool->texts[number] : "";
+}
+
+void gf_text_pool_free(struct gf_text_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->count; i++)
+        free(pool->texts[i]);
+    free(pool->texts);
+    free(pool->sizes);
+    free(pool->hashes);
+    free(pool->slots);
+    *pool = (struct gf_text_pool){0};
+}

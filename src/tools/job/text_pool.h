@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stores each distinct byte string once, under a number. A job may have a million stalls, but only a
+ * few hundred different names, causes and stacks. Only one thread at a time may use a pool.
+ */
+#ifndef GF_TOOLS_JOB_TEXT_POOL_H
+#define GF_TOOLS_JOB_TEXT_POOL_H
+
+#include "base/base.h"
+
+struct gf_text_pool {
+    char **texts; /* each with a final zero byte */
+    size_t *sizes;
+    uint32_t *slots; /* hash table of numbers + 1; 0 is free */
+    uint64_t *hashes;
+    uint32_t count, room, slot_count;
+    size_t bytes, limit; /* bytes of all strings; beyond the limit a new string becomes "..." */
+};
+
+/*
+ * Returns the number of a string. If the string is new, adds it, and sets *ret_new to true. Number
+ * 0 is "". If memory is short or the pool is full, returns the number of "...", or 0 if that does
+ * not fit either.
+ */
+uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
+/* Returns the number of a string, or 0 if the string is not in the pool. */
+uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size);
+uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
+
+/*
+ * Returns the string of a number, or "" if the number is unknown. The string is valid until the
+ * pool is freed.
+ */
+const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
+
+void gf_text_pool_free(struct gf_text_pool *pool);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verbs. */
+#include "base/base.h"
+#include "base/parse.h"
+#include "os/permit_find.h"
+#include "tools/common/cli.h"
+#include "tools/compare/cmd_compare.h"
+#include "tools/doctor/cmd_doctor.h"
+#include "tools/report/cmd_report.h"
+#include "tools/run/cmd_run.h"
+#include "tools/run/preload_path.h"
+#include "tools/stacks/cmd_stacks.h"
+#include "tools/top/cmd_top.h"
+#include "tools/topo/cmd_topo.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Prints the list of verbs, and the error for an unknown verb. */
+
+struct gf_verb {
+    const char *name;
+    const char *brief;
+    int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit code */
+};
+
+struct gf_verbs {
+    const struct gf_verb *list;
+    size_t count;
+};
+
+static void gf_help_print(FILE *out, const struct gf_verbs *verbs)
+{
+    fputs("Usage: gpufeed VERB [options]\n\n"
+          "Runs an unmodified program with libgpufeed, which places the program's threads and "
+          "memory\n"
+          "on the GPU's NUMA node, speeds up copies of pageable memory, and serves malloc from a\n"
+          "tuned jemalloc: gpufeed run -- python train.py\n\n",
+          out);
+    for (size_t i = 0; i < verbs->count; i++)
+        fprintf(out, "  %-14s%s\n", verbs->list[i].name, verbs->list[i].brief);
+    fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n", out);
+}
+
+/* Prints that the name is not a verb, and suggests the closest one. Returns GF_EXIT_USAGE. */
+static int gf_help_unknown_verb(const struct gf_verbs *verbs, const char *name)
+{
+    struct gf_nearest_word nearest;
+
+    gf_nearest_word_begin(&nearest, name);
+    for (size_t i = 0; i < verbs->count; i++)
+        gf_nearest_word_try(&nearest, verbs->list[i].name, verbs->list[i].name);
+    if (nearest.found)
+        gf_cli_error("", "%s is not a verb (did you mean %s?)", name, nearest.found);
+    else
+        gf_cli_error("",
+                     "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` "
+                     "runs a program",
+                     name);
+    return GF_EXIT_USAGE;
+}
+
+/* The table of verbs. Each verb is implemented in a file cmd_<verb>.c. */
+
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
+static const struct gf_verb verb_list[] = {
+    {"run", "run a program with the library preloaded", gf_cmd_run},
+    {"report", "show what a job waited for, from its logs and reports", gf_cmd_report},
+    {"compare", "run a command with and without the library's changes, and show the difference",
+     gf_cmd_compare},
+    {"stacks", "show the Python and native stacks of every thread of a running process",
+     gf_cmd_stacks},
+    {"top", "show running processes that use the library, like top(1)", gf_cmd_top},
+    {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
+    {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
+     gf_cmd_doctor},
+    {"preload-path", "print the path of libgpufeed.so, for LD_PRELOAD", gf_cmd_preload_path},
+    {"help", "show this help, or the help of a verb", cmd_help},
+    {"version", "show the version of gpufeed and of the libraries inside", cmd_version},
+};
+
+static const struct gf_verbs verbs = {verb_list, GF_ARRAY_LEN(verb_list)};
+
+static const struct gf_verb *verb_by_name(const char *name)
+{
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
+        name = "version";
+    for (size_t i = 0; i < verbs.count; i++)
+        if (strcmp(verb_list[i].name, name) == 0)
+            return &verb_list[i];
+    return NULL;
+}
+
+static int cmd_help(int argc, char **argv)
+{
+    char help[] = "--help";
+
+    if (argc < 2 || argv[1][0] == '-') {
+        gf_help_print(stdout, &verbs);
+        return GF_EXIT_OK;
+    }
+    if (argc > 2)
+        return gf_flags_excess("help", argv[2]);
+    const struct gf_verb *verb = verb_by_name(argv[1]);
+    char *of_verb[] = {argv[1], help, NULL};
+    return verb ? verb->run(2, of_verb) : gf_help_unknown_verb(&verbs, argv[1]);
+}
+
+static int cmd_version(int argc, char **argv)
+{
+    if (argc > 1 && argv[1][0] != '-')
+        return gf_flags_excess("version", argv[1]);
+    if (argc > 1) {
+        puts("Usage: gpufeed --version");
+        return GF_EXIT_OK;
+    }
+    printf("gpufeed %s (jemalloc %s, hwloc %s, libnuma %s)\n", GF_VERSION, GF_JEMALLOC_VERSION,
+           GF_HWLOC_VERSION, GF_NUMA_VERSION);
+    return GF_EXIT_OK;
+}
+
+/*
+ * Flushes standard output. Returns 0, or the errno of a failed write. If an earlier write failed,
+ * its errno is lost and the buffer may be empty. So one more byte is written, which fails with the
+ * same errno.
+ */
+static int flush_output(void)
+{
+    if (fflush(stdout))
+        return errno;
+    if (!ferror(stdout))
+        return 0;
+    return putchar('\n') < 0 || fflush(stdout) ? errno : EIO;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        gf_help_print(stderr, &verbs);
+        return GF_EXIT_USAGE;
+    }
+    const struct gf_verb *verb = verb_by_name(argv[1]);
+    if (!verb)
+        return gf_help_unknown_verb(&verbs, argv[1]);
+    gf_permit_find(GF_PERMIT_ALL);
+    const int code = verb->run(argc - 1, argv + 1);
+    /* Scripts learn only from the exit code that the disk is full or the pipe is closed. */
+    const int error = flush_output();
+    if (!error)
+        return code;
+    gf_cli_error("", "cannot write to standard output: %s", strerror(error));
+    return code ? code : GF_EXIT_FAILED;
+}

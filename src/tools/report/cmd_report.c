@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/cmd_report.h"
+
+#include "base/output_file.h"
+#include "tools/answer/answer_json.h"
+#include "tools/answer/answer_text.h"
+#include "tools/answer/sentences.h"
+#include "tools/common/cli.h"
+#include "tools/job/frame_name.h"
+#include "tools/job/read_job.h"
+#include "tools/report/event_list.h"
+#include "tools/report/event_text.h"
+#include "tools/report/folded.h"
+#include "tools/report/html.h"
+#include "tools/report/perfetto.h"
+#include "tools/report/prometheus.h"
+#include "tools/report/report_flags.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Replaces a file atomically: writes a new file in the same folder, and renames it. */
+
+struct gf_out_file {
+    FILE *stream;
+    struct gf_output output;
+};
+
+/* Opens the file by gf_output_begin; "-" is standard output. Returns 0 or -errno. */
+static int gf_out_file_begin(struct gf_out_file *file, const char *path, enum gf_output_flags flags)
+{
+    *file = (struct gf_out_file){.stream = stdout};
+    if (strcmp(path, "-") == 0)
+        return 0;
+    const int error = gf_output_begin(&file->output, path, flags);
+    if (error)
+        return error;
+    /* Opening a pipe must not wait, but writing may: its reader has opened it. */
+    fcntl(file->output.fd, F_SETFL, fcntl(file->output.fd, F_GETFL) & ~O_NONBLOCK);
+    const int copy = fcntl(file->output.fd, F_DUPFD_CLOEXEC, 0);
+    file->stream = copy < 0 ? NULL : fdopen(copy, "w");
+    if (file->stream)
+        return 0;
+    gf_output_end(&file->output, false);
+    return -ENOMEM;
+}
+
+/*
+ * Closes the new file. If `whole` is true and each write succeeded, renames it to the path,
+ * otherwise deletes it. Returns 0 or -errno.
+ */
+static int gf_out_file_end(struct gf_out_file *file, bool whole)
+{
+    int error = 0;
+
+    if (file->stream == stdout)
+        return 0; /* main checks standard output for errors */
+    if (fflush(file->stream) || ferror(file->stream))
+        error = errno ? -errno : -EIO;
+    if (fclose(file->stream) && !error)
+        error = -errno;
+    const int ended = gf_output_end(&file->output, whole && !error);
+    return error ? error : ended;
+}
+
+/* Shows logs (docs/log.md) and reports (docs/report.md). */
+
+static int no_memory(void)
+{
+    gf_cli_error("report", "not enough memory");
+    return GF_EXIT_FAILED;
+}
+
+static int print_json(json_t *json)
+{
+    const int failed = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
+
+    json_decref(json);
+    if (failed)
+        return no_memory();
+    putchar('\n');
+    return GF_EXIT_OK;
+}
+
+typedef bool writer(FILE *out, const struct gf_answer *answer, const struct gf_torch_trace *torch);
+
+static bool write_html(FILE *out, const struct gf_answer *answer,
+                       const struct gf_torch_trace *torch)
+{
+    (void)torch;
+    return gf_html_write(out, answer);
+}
+
+static bool write_prometheus(FILE *out, const struct gf_answer *answer,
+                             const struct gf_torch_trace *torch)
+{
+    (void)torch;
+    return gf_prometheus_write(out, answer);
+}
+
+/* Writes the file `path`; does nothing if path is NULL. */
+static int write_file(const char *path, writer *write, enum gf_output_flags flags,
+                      const struct gf_answer *answer, const struct gf_torch_trace *torch)
+{
+    struct gf_out_file file;
+
+    if (!path)
+        return GF_EXIT_OK;
+    int error = gf_out_file_begin(&file, path, flags);
+    if (!error) {
+        const bool whole = write(file.stream, answer, torch);
+        error = gf_out_file_end(&file, whole);
+        if (!error && !whole)
+            return no_memory();
+    }
+    if (error) {
+        gf_cli_error("report", "cannot write %s: %s", path, gf_output_reason(error));
+        return GF_EXIT_FAILED;
+    }
+    return GF_EXIT_OK;
+}
+
+static int open_torch(const char *path, struct gf_torch_trace *ret)
+{
+    const int error = path ? gf_torch_trace_open(path, ret) : 0;
+
+    if (!error)
+        return GF_EXIT_OK;
+    if (error == -EINVAL)
+        gf_cli_error("report", "%s is not a trace of PyTorch's profiler", path);
+    else if (error == -ENOTSUP)
+        gf_cli_error("report", "%s has no absolute times: PyTorch without Kineto wrote it", path);
+    else if (error == -EPROTONOSUPPORT)
+        gf_cli_error("report", "%s is compressed; decompress it first (gunzip)", path);
+    else
+        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+/* Prints the names of the written files, unless standard output is one of them. */
+static void print_written(const struct gf_report_flags *flags)
+{
+    const char *path;
+
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
+        if ((path = gf_report_target(flags, i).path) && strcmp(path, "-") == 0)
+            return;
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
+        if ((path = gf_report_target(flags, i).path))
+            printf("wrote %s\n", path);
+}
+
+static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
+{
+    struct gf_torch_trace torch = {0};
+    int code = open_torch(flags->with, &torch);
+
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->html, write_html, gf_output_private, answer, NULL);
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->perfetto, gf_perfetto_write, gf_output_private, answer,
+                          flags->with ? &torch : NULL);
+    if (code == GF_EXIT_OK)
+        code = write_file(flags->prometheus, write_prometheus, gf_output_shared, answer, NULL);
+    if (code == GF_EXIT_OK)
+        print_written(flags);
+    gf_torch_trace_close(&torch);
+    return code;
+}
+
+static int show_answer(const struct gf_report_flags *flags, const struct gf_job *job,
+                       const struct gf_read_counts *counts)
+{
+    struct gf_answer answer;
+    int code = GF_EXIT_OK;
+
+    gf_answer_make(job, counts, &answer);
+    gf_verdict_say(&answer);
+    if (gf_report_flags_write(flags))
+        code = write_files(flags, &answer);
+    else if (flags->form == GF_FORM_JSON)
+        code = print_json(gf_answer_json(&answer, flags->top, flags->by));
+    else
+        gf_answer_print(stdout, &answer, flags->top, flags->by);
+    gf_answer_free(&answer);
+    return code;
+}
+
+static int show_job(const struct gf_report_flags *flags, const struct gf_job *job,
+                    const struct gf_read_counts *counts)
+{
+    if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job)) {
+        gf_cli_error("report", "--folded needs a log (GPUFEED_LOG): a report has no stacks");
+        return GF_EXIT_FAILED;
+    }
+    if (flags->form == GF_FORM_FOLDED)
+        return gf_folded_print(stdout, job, flags->by) ? GF_EXIT_OK : no_memory();
+    return show_answer(flags, job, counts);
+}
+
+/*
+ * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
+ * `--html log.0 log.1`.
+ */
+static int check_targets(const struct gf_report_flags *flags)
+{
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
+        const struct gf_report_target target = gf_report_target(flags, i);
+        if (target.path && gf_read_job_takes(target.path)) {
+            gf_cli_error("report",
+                         "--%s would overwrite %s, which is a log or a report; name the file to "
+                         "write first: --%s FILE PATH...",
+                         target.flag, target.path, target.flag);
+            return GF_EXIT_USAGE;
+        }
+    }
+    return GF_EXIT_OK;
+}
+
+static int read_and_show(struct gf_report_flags *flags)
+{
+    struct gf_job job = {0};
+    struct gf_read_counts counts;
+    char why[160];
+    int code = GF_EXIT_OK;
+    const bool whole = gf_read_job(&flags->sources, &job, &counts);
+
+    if (flags->form == GF_FORM_EVENTS) {
+        flags->filter.since = gf_job_filter_moment(&job, &flags->filter);
+    } else if (whole || job.process_count) {
+        gf_job_filter_apply(&job, &flags->filter);
+        if (gf_job_filter_is_empty(&job, &flags->filter, why, sizeof(why))) {
+            gf_cli_error("report", "%s", why);
+            code = GF_EXIT_FAILED;
+        } else {
+            code = show_job(flags, &job, &counts);
+            if (!counts.logs && !counts.reports && !counts.doctors && !counts.empty)
+                code = GF_EXIT_FAILED; /* "There is no log and no report." */
+        }
+    }
+    gf_job_free(&job);
+    return whole ? code : GF_EXIT_FAILED;
+}
+
+int gf_cmd_report(int argc, char **argv)
+{
+    struct gf_report_flags flags;
+    bool done;
+    int code = gf_report_flags_read(argc, argv, &flags, &done);
+
+    if (!done && code == GF_EXIT_OK)
+        code = check_targets(&flags);
+    if (!done && code == GF_EXIT_OK) {
+        gf_bus_error_survive();
+        if (flags.form != GF_FORM_EVENTS ||
+            (gf_job_filter_needs_job(&flags.filter) && !flags.reads_stdin))
+            code = read_and_show(&flags);
+        if (flags.form == GF_FORM_EVENTS && code == GF_EXIT_OK)
+            code = gf_event_list_print(&flags.sources, &flags.filter) ? GF_EXIT_OK : GF_EXIT_FAILED;
+        gf_stall_text_end();
+        gf_frame_name_end();
+    }
+    gf_sources_free(&flags.sources);
+    return code;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/folded.h"
+
+#include <stdlib.h>
+
+/* A line of output: the sum of the stalls with these properties. */
+struct line {
+    int64_t key; /* value of the property `by`; 0 without --by */
+    uint32_t stack, call, cause;
+    uint64_t us;
+};
+
+static int by_line(const void *a, const void *b)
+{
+    const struct line *one = a, *other = b;
+
+    if (one->key != other->key)
+        return one->key < other->key ? -1 : 1;
+    if (one->stack != other->stack)
+        return one->stack < other->stack ? -1 : 1;
+    if (one->call != other->call)
+        return one->call < other->call ? -1 : 1;
+    return one->cause < other->cause ? -1 : one->cause > other->cause;
+}
+
+/* Replaces semicolons, because they separate frames. */
+static void print_frame(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fputc(*text == ';' ? ':' : *text, out);
+}
+
+static void print_line(FILE *out, const struct gf_job *job, const struct line *line, enum gf_by by)
+{
+    const struct gf_job_stack *stack = &job->stacks[line->stack];
+    char label[1024];
+
+    if (by != GF_BY_COUNT) {
+        print_frame(out, gf_tally_label(job, by, line->key, label, sizeof(label)));
+        fputc(';', out);
+    }
+    for (uint32_t i = 0; i < stack->count; i++) {
+        print_frame(out, gf_job_text(job, job->frames[stack->frame + i]));
+        fputc(';', out);
+    }
+    print_frame(out, gf_job_text(job, line->call));
+    fputs(" (", out);
+    print_frame(out, gf_job_text(job, line->cause));
+    fprintf(out, ") %llu\n", (unsigned long long)line->us);
+}
+
+bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
+{
+    struct line *lines = calloc(job->stall_count + 1, sizeof(*lines));
+    size_t count = 0;
+
+    if (!lines)
+        return false;
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const struct gf_stall *stall = &job->stalls[i];
+        lines[i] = (struct line){by == GF_BY_COUNT ? 0 : gf_tally_key(job, stall, by), stall->stack,
+                                 stall->call, stall->cause, stall->us};
+    }
+    qsort(lines, job->stall_count, sizeof(*lines), by_line);
+    for (size_t i = 0; i < job->stall_count; i++) {
+        if (count && by_line(&lines[count - 1], &lines[i]) == 0)
+            lines[count - 1].us += lines[i].us;
+        else
+            lines[count++] = lines[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        if (lines[i].us)
+            print_line(out, job, &lines[i], by);
+    free(lines);
+    return true;
+}
+
+#define LEAST_PART 1000
+#define NONE UINT32_MAX
+
+/*
+ * A frame that was reached through a particular chain of callers. `child` is a frame that it
+ * called, and `sibling` is another frame that its caller called.
+ */
+struct node {
+    uint32_t name, child, sibling;
+    uint64_t us;
+};
+
+struct tree {
+    const struct gf_job *job;
+    struct node *nodes;       /* the first one is the root */
+    struct gf_text_pool keys; /* caller and name; the number of a key is that of its node */
+    size_t count, room;
+};
+
+static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
+{
+    const uint32_t key[] = {parent, name};
+    bool is_new;
+    const uint32_t number = gf_text_pool_add(&tree->keys, (const char *)key, sizeof(key), &is_new);
+
+    if (!is_new)
+        return number && number < tree->count ? number : NONE;
+    struct node *nodes = gf_job_grown(tree->nodes, sizeof(*nodes), tree->count, &tree->room);
+    if (!nodes || number != tree->count)
+        return NONE;
+    tree->nodes = nodes;
+    nodes[tree->count] = (struct node){.name = name, .child = NONE, .sibling = nodes[parent].child};
+    nodes[parent].child = (uint32_t)tree->count;
+    return (uint32_t)tree->count++;
+}
+
+static bool add_stall(struct tree *tree, const struct gf_stall *stall)
+{
+    const struct gf_job_stack *stack = &tree->job->stacks[stall->stack];
+    uint32_t at = 0;
+
+    tree->nodes[0].us += stall->us;
+    for (uint32_t i = 0; i <= stack->count; i++) {
+        at = child_of(tree, at,
+                      i < stack->count ? tree->job->frames[stack->frame + i] : stall->cause);
+        if (at == NONE)
+            return false;
+        tree->nodes[at].us += stall->us;
+    }
+    return true;
+}
+
+static json_t *json_of(const struct tree *tree, uint32_t at)
+{
+    const struct node *node = &tree->nodes[at];
+    json_t *children = json_array();
+    const char *name = at ? gf_job_text(tree->job, node->name) : "all stalls";
+
+    for (uint32_t i = node->child; i != NONE; i = tree->nodes[i].sibling)
+        if (tree->nodes[i].us >= tree->nodes[0].us / LEAST_PART && tree->nodes[i].us)
+            json_array_append_new(children, json_of(tree, i));
+    return json_pack("{s:s,s:I,s:o}", "name", *name ? name : "unknown", "us", (json_int_t)node->us,
+                     "children", children);
+}
+
+json_t *gf_stack_tree(const struct gf_job *job)
+{
+    struct tree tree = {.job = job};
+    bool whole;
+
+    tree.nodes = gf_job_grown(NULL, sizeof(*tree.nodes), 0, &tree.room);
+    whole = tree.nodes != NULL;
+    if (whole)
+        tree.nodes[tree.count++] = (struct node){.child = NONE, .sibling = NONE};
+    for (size_t i = 0; whole && i < job->stall_count; i++)
+        whole = add_stall(&tree, &job->stalls[i]);
+    json_t *json = whole ? json_of(&tree, 0) : NULL;
+    free(tree.nodes);
+    gf_text_pool_free(&tree.keys);
+    return json;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/html.h"
+
+#include "base/fmt.h"
+#include "page.h"
+#include "tools/answer/answer_json.h"
+#include "tools/answer/helps.h"
+#include "tools/answer/sentences.h"
+#include "tools/job/process_report.h"
+#include "tools/report/folded.h"
+#include "tools/report/timeline.h"
+
+#include <string.h>
+#include <time.h>
+
+#define TABLE_ROWS 15
+#define REPORTS_MAX 512
+
+/* Escapes "</script>", which would end the script element that contains the JSON. */
+static int write_escaped(const char *text, size_t size, void *out)
+{
+    for (size_t i = 0; i < size; i++)
+        if (text[i] == '<')
+            fputs("\\u003c", out);
+        else
+            fputc(text[i], out);
+    return 0;
+}
+
+/* Returns a copy of the object with only those members that are integers. */
+static json_t *numbers_of(const json_t *object)
+{
+    const char *key;
+    json_t *value, *map = json_object();
+
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        char name[32];
+        snprintf(name, sizeof(name), "%s", key);
+        if (json_is_integer(value))
+            json_object_set(map, gf_plain_text(name), value);
+    }
+    return map;
+}
+
+static void add_locality(json_t *list, const struct gf_job_process *process)
+{
+    static const char *const kinds[] = {"heap", "other"};
+    const json_t *sample = json_array_get(gf_report_at(process->report, "samples"), 0);
+    char name[64];
+
+    if (process->rank >= 0)
+        snprintf(name, sizeof(name), "rank %lld", (long long)process->rank);
+    else
+        snprintf(name, sizeof(name), "process %lld", (long long)process->pid);
+    for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
+        const json_t *nodes = gf_report_at(json_object_get(sample, kinds[i]), "by_node");
+        if (json_object_size(nodes))
+            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", name, "kind", kinds[i],
+                                                  "by_node", numbers_of(nodes)));
+    }
+}
+
+/* The settings of all reports; row N of the list belongs to key N + 1. */
+struct settings {
+    json_t *list;
+    struct gf_text_pool keys;
+};
+
+static json_t *setting_of(struct settings *settings, const char *name, const char *value,
+                          const char *origin)
+{
+    char key[64 + 512 + 2];
+    bool is_new;
+    const int length = snprintf(key, sizeof(key), "%s=%s", name, value);
+    const uint32_t number = gf_text_pool_add(&settings->keys, key, (size_t)length, &is_new);
+
+    if (is_new)
+        json_array_append_new(settings->list, json_pack("{s:s,s:s,s:s,s:i}", "name", name, "value",
+                                                        value, "origin", origin, "count", 0));
+    return number ? json_array_get(settings->list, number - 1) : NULL;
+}
+
+static void add_settings(struct settings *settings, const json_t *report)
+{
+    const char *key;
+    json_t *option, *options = json_object_get(report, "options");
+
+    json_object_foreach(options, key, option)
+    {
+        char name[64], value[512], origin[32];
+        snprintf(name, sizeof(name), "%s", key);
+        gf_report_text(option, "origin", origin, sizeof(origin));
+        if (strcmp(origin, "default") == 0)
+            continue;
+        json_t *row = setting_of(settings, gf_plain_text(name),
+                                 gf_report_text(option, "value", value, sizeof(value)), origin);
+        json_integer_set(json_object_get(row, "count"),
+                         json_integer_value(json_object_get(row, "count")) + 1);
+    }
+}
+
+static void add_reports(json_t *page, const struct gf_job *job)
+{
+    json_t *locality = json_array();
+    struct settings settings = {.list = json_array()};
+    unsigned count = 0;
+
+    for (size_t i = 0; i < job->process_count && count < REPORTS_MAX; i++) {
+        if (!job->processes[i].report || job->processes[i].excluded)
+            continue;
+        count++;
+        add_locality(locality, &job->processes[i]);
+        add_settings(&settings, job->processes[i].report);
+    }
+    json_object_set_new(page, "locality", locality);
+    json_object_set_new(page, "settings", settings.list);
+    gf_text_pool_free(&settings.keys);
+}
+
+/* Returns the outputs of `gpufeed doctor --json`, without the findings whose status is "ok". */
+static json_t *doctors_of(const struct gf_job *job)
+{
+    json_t *list = json_array(), *doctor, *finding;
+    size_t i, k;
+
+    json_array_foreach(job->doctors, i, doctor)
+    {
+        json_t *rows = json_array();
+        int well = 0;
+        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
+        {
+            char status[16], check[64], summary[512], why[512], fix[1024];
+            gf_report_text(finding, "status", status, sizeof(status));
+            if (strcmp(status, "ok") == 0) {
+                well++;
+                continue;
+            }
+            json_array_append_new(
+                rows, json_pack("[s,s,s,s,s]", status,
+                                gf_report_text(finding, "check", check, sizeof(check)),
+                                gf_report_text(finding, "summary", summary, sizeof(summary)),
+                                gf_report_text(finding, "why", why, sizeof(why)),
+                                gf_report_text(finding, "fix", fix, sizeof(fix))));
+        }
+        json_array_append_new(list,
+                              json_pack("{s:O,s:i,s:o}", "file", json_object_get(doctor, "file"),
+                                        "well", well, "rows", rows));
+    }
+    return list;
+}
+
+/*
+ * Returns a list for each state or cause: its description, its share of the GPUs' time, and its
+ * main line.
+ */
+static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                        const char *(*words)(const char *))
+{
+    json_t *list = json_array();
+
+    for (unsigned i = 0; i < parts->count && time->s > 0; i++) {
+        const struct gf_gpu_part *part = &parts->list[i];
+        if (part->s > 0)
+            json_array_append_new(list, json_pack("[s,f,s*]", words(part->name), part->s / time->s,
+                                                  *part->line ? part->line : NULL));
+    }
+    return list;
+}
+
+static json_t *gpu_of(const struct gf_gpu_time *time)
+{
+    return json_pack("{s:i,s:f,s:o,s:o}", "devices", (int)time->devices, "s", time->s, "states",
+                     parts_of(time, &time->states, gf_state_words), "causes",
+                     parts_of(time, &time->causes, gf_host_words));
+}
+
+/* Seconds by which local time is ahead of UTC. */
+static int utc_offset(double at)
+{
+    const time_t second = (time_t)(at > 0 && at < 1e11 ? at : 0);
+    struct tm local;
+
+    return localtime_r(&second, &local) ? (int)local.tm_gmtoff : 0;
+}
+
+static json_t *page_of(const struct gf_answer *answer)
+{
+    char scope[256];
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o}", "answer",
+                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
+                             gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
+                             "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
+                             (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
+                             gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
+
+    if (page && !gf_timeline_add(page, answer)) {
+        json_decref(page);
+        return NULL;
+    }
+    if (page) {
+        add_reports(page, answer->job);
+        json_object_set_new(page, "doctors", doctors_of(answer->job));
+    }
+    return page;
+}
+
+bool gf_html_write(FILE *out, const struct gf_answer *answer)
+{
+    json_t *page = page_of(answer);
+
+    if (!page)
+        return false;
+    fwrite(gf_page_head, 1, sizeof(gf_page_head), out);
+    const int failed = json_dump_callback(page, write_escaped, out, JSON_COMPACT);
+    fwrite(gf_page_tail, 1, sizeof(gf_page_tail), out);
+    json_decref(page);
+    return !failed;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_TOOLS_REPORT_HTML_H
+#define GF_TOOLS_REPORT_HTML_H
+
+#include "tools/answer/answer.h"
+
+#include <stdio.h>
+
+/*
+ * Writes a self-contained page: the answer, a timeline, stalled time by line, durations of stalls,
+ * copies, ranks, locality and settings. The timeline draws the longest stalls one by one, and the
+ * sum of all stalls per interval. Returns false if memory is short.
+ */
+bool gf_html_write(FILE *out, const struct gf_answer *answer);
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/prometheus.h"
+
+#include "abi/formats.h"
+#include "tools/job/process_report.h"
+#include "tools/job/sums.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Stalls of one process and cause. */
+struct sum {
+    uint32_t process, cause;
+    uint64_t count, us;
+};
+
+struct metrics {
+    FILE *out;
+    const struct gf_job *job;
+    /*
+     * For each process, the index of the first process with the same labels. After execve, the job
+     * has two processes with the same pid, and so with equal labels. A metric must not have two
+     * lines with equal labels, so one line has the sum of these processes.
+     */
+    uint32_t *owners;
+    uint32_t *reports; /* by owner: 1 + the first process that has a report; 0: none has */
+    bool *logged;      /* by owner: a log contains lines of one of these processes */
+    double *delays;    /* seconds, by owner */
+    struct sum *sums;
+    size_t count;
+};
+
+static void head(const struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_metric_row *row = gf_metric_row(metric);
+
+    fprintf(metrics->out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name,
+            row->type);
+}
+
+static void label(FILE *out, const char *name, const char *value)
+{
+    fprintf(out, ",%s=\"", name);
+    for (; *value; value++)
+        fprintf(out, *value == '"' || *value == '\\' ? "\\%c" : "%c", *value);
+    fputc('"', out);
+}
+
+/* Begins a line: the metric's name, and the labels that all lines have. */
+static void line(const struct metrics *metrics, enum gf_metric metric, size_t process)
+{
+    const struct gf_job_process *at = &metrics->job->processes[process];
+    const char *host = gf_job_text(metrics->job, at->host);
+
+    fprintf(metrics->out, "%s{rank=\"", gf_metric_row(metric)->name);
+    if (at->rank >= 0)
+        fprintf(metrics->out, "%" PRId64, at->rank);
+    fprintf(metrics->out, "\",pid=\"%" PRId64 "\"", at->pid);
+    if (*host)
+        label(metrics->out, "host", host);
+}
+
+static void value(const struct metrics *metrics, double number)
+{
+    fprintf(metrics->out, "} %.10g\n", number);
+}
+
+static int by_cause(const void *a, const void *b)
+{
+    const struct sum *one = a, *other = b;
+
+    if (one->process != other->process)
+        return one->process < other->process ? -1 : 1;
+    return one->cause < other->cause ? -1 : one->cause > other->cause;
+}
+
+static bool find_owners(struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+    const size_t count = job->process_count;
+    struct gf_text_pool labels = {0};
+    uint32_t *first = calloc(count + 2, sizeof(*first)); /* by the number of the labels */
+    bool is_new;
+
+    metrics->owners = calloc(count + 1, sizeof(*metrics->owners));
+    metrics->reports = calloc(count + 1, sizeof(*metrics->reports));
+    metrics->logged = calloc(count + 1, sizeof(*metrics->logged));
+    metrics->delays = calloc(count + 1, sizeof(*metrics->delays));
+    const bool whole =
+        first && metrics->owners && metrics->reports && metrics->logged && metrics->delays;
+    for (uint32_t i = 0; whole && i < count; i++) {
+        const struct gf_job_process *process = &job->processes[i];
+        const int64_t key[] = {process->pid, process->rank, process->host};
+        const uint32_t number = gf_text_pool_add(&labels, (const char *)key, sizeof(key), &is_new);
+        if (is_new)
+            first[number] = i;
+        const uint32_t owner = metrics->owners[i] = number ? first[number] : i;
+        metrics->delays[owner] += (double)process->delay_ms / 1000;
+        metrics->logged[owner] |= process->logged;
+        if (process->report && !metrics->reports[owner])
+            metrics->reports[owner] = i + 1;
+    }
+    gf_text_pool_free(&labels);
+    free(first);
+    return whole;
+}
+
+/* Whether the process has a report, and no earlier process with the same labels has one. */
+static bool has_report(const struct metrics *metrics, size_t process)
+{
+    return metrics->reports[metrics->owners[process]] == process + 1 &&
+           !metrics->job->processes[process].excluded;
+}
+
+/* Whether a log contains lines of a process with the same labels as `owner`. */
+static bool is_logged(const struct metrics *metrics, size_t owner)
+{
+    return metrics->logged[owner];
+}
+
+/*
+ * The values of one metric and process by name. Different names of a report may be equal once they
+ * are cut and made plain, and a metric must not have two lines with equal labels.
+ */
+struct named {
+    struct gf_text_pool names;
+    double *values; /* by the number of the name */
+    size_t room;
+};
+
+static void add_named(struct named *named, const char *name, double value)
+{
+    char text[64 + 24];
+    const uint32_t number =
+        gf_text_pool_put(&named->names, gf_report_plain(name, text, sizeof(text)));
+
+    if (number >= named->room) {
+        const size_t room = 2 * (size_t)number + 16;
+        double *grown = reallocarray(named->values, room, sizeof(*grown));
+        if (!grown)
+            return;
+        memset(grown + named->room, 0, (room - named->room) * sizeof(*grown));
+        named->values = grown;
+        named->room = room;
+    }
+    named->values[number] += value;
+}
+
+static void free_named(struct named *named)
+{
+    gf_text_pool_free(&named->names);
+    free(named->values);
+}
+
+static bool sum_stalls(struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+    size_t kept = 0;
+
+    metrics->sums = calloc(job->stall_count + 1, sizeof(*metrics->sums));
+    if (!metrics->sums)
+        return false;
+    for (size_t i = 0; i < job->stall_count; i++)
+        metrics->sums[i] = (struct sum){metrics->owners[job->stalls[i].process],
+                                        job->stalls[i].cause, 1, job->stalls[i].us};
+    qsort(metrics->sums, job->stall_count, sizeof(*metrics->sums), by_cause);
+    for (size_t i = 0; i < job->stall_count; i++) {
+        if (kept && by_cause(&metrics->sums[kept - 1], &metrics->sums[i]) == 0) {
+            metrics->sums[kept - 1].count++;
+            metrics->sums[kept - 1].us += metrics->sums[i].us;
+        } else {
+            metrics->sums[kept++] = metrics->sums[i];
+        }
+    }
+    metrics->count = kept;
+    return true;
+}
+
+/* Whether the stalls of a process are known only from its report, because it has no log. */
+static bool only_reported(const struct metrics *metrics, size_t process)
+{
+    return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
+}
+
+static void print_reported_causes(const struct metrics *metrics, enum gf_metric metric,
+                                  size_t process)
+{
+    const bool seconds = metric == gf_metric_stall_seconds;
+    const json_t *report = metrics->job->processes[process].report;
+    struct named named = {0};
+    const char *cause;
+    json_t *row;
+
+    json_object_foreach(json_object_get(json_object_get(report, "stalls"), "causes"), cause, row)
+        add_named(&named, cause,
+                  seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
+    /* A pool's first text is "". */
+    for (uint32_t i = 1; i < named.names.count; i++) {
+        line(metrics, metric, process);
+        label(metrics->out, "cause", gf_text_pool_get(&named.names, i));
+        value(metrics, named.values[i]);
+    }
+    free_named(&named);
+}
+
+static void print_causes(const struct metrics *metrics, enum gf_metric metric)
+{
+    const struct gf_job *job = metrics->job;
+    const bool seconds = metric == gf_metric_stall_seconds;
+
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->count; i++) {
+        const struct sum *sum = &metrics->sums[i];
+        line(metrics, metric, sum->process);
+        label(metrics->out, "cause", gf_job_text(job, sum->cause));
+        value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
+    }
+    for (size_t i = 0; i < job->process_count; i++)
+        if (only_reported(metrics, i))
+            print_reported_causes(metrics, metric, i);
+}
+
+/*
+ * Metrics whose value is a number at `path` in a report. `scale` converts the number to the
+ * metric's unit.
+ */
+static const struct gauge {
+    enum gf_metric metric;
+    const char *path;
+    double scale;
+} gauges[] = {
+    {gf_metric_steps, "steps.ended", 1},
+    {gf_metric_step_seconds, "steps.us", 1e-6},
+    {gf_metric_run_seconds, "ran_s", 1},
+    {gf_metric_ring_bytes, "transfers.ring.bytes", 1},
+    {gf_metric_ring_waits, "transfers.ring.stream_waits", 1},
+    {gf_metric_pinned_cache_bytes, "transfers.pinned_memory.cached_bytes", 1},
+    {gf_metric_dropped_lines, "log.dropped", 1},
+    {gf_metric_device_bytes, "device_bytes", 1},
+};
+
+static void print_gauge(const struct metrics *metrics, const struct gauge *gauge)
+{
+    const struct gf_job *job = metrics->job;
+
+    head(metrics, gauge->metric);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (has_report(metrics, i) &&
+            json_is_number(gf_report_at(job->processes[i].report, gauge->path))) {
+            line(metrics, gauge->metric, i);
+            value(metrics, gf_report_number(job->processes[i].report, gauge->path) * gauge->scale);
+        }
+}
+
+static void print_ended(const struct metrics *metrics)
+{
+    const struct gf_job *job = metrics->job;
+    char state[16];
+
+    head(metrics, gf_metric_ended);
+    for (size_t i = 0; i < job->process_count; i++)
+        if (has_report(metrics, i)) {
+            line(metrics, gf_metric_ended, i);
+            value(metrics,
+                  strcmp(gf_report_text(job->processes[i].report, "state", state, sizeof(state)),
+                         "ended") == 0);
+        }
+}
+
+static double part(const struct gf_copy_sum *sum, enum gf_metric metric)
+{
+    return metric == gf_metric_copies         ? sum->calls
+           : metric == gf_metric_copied_bytes ? sum->bytes
+                                              : sum->duration_s;
+}
+
+static void print_ways(const struct metrics *metrics, enum gf_metric metric, size_t process)
+{
+    struct gf_copies copies = {0};
+
+    gf_copies_add(&copies, metrics->job->processes[process].report);
+    for (int i = 0; copies.reports && i < GF_DIRECTIONS; i++)
+        for (int way = 0; way < GF_WAYS; way++) {
+            line(metrics, metric, process);
+            label(metrics->out, "direction", gf_direction_names[i]);
+            label(metrics->out, "way", gf_way_names[way]);
+            value(metrics, part(&copies.ways[i][way], metric));
+        }
+}
+
+static void print_copies(const struct metrics *metrics, enum gf_metric metric)
+{
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print_ways(metrics, metric, i);
+}
+
+/* Writes the time of each GPU of a process by state, or by cause. */
+static void print_devices(const struct metrics *metrics, enum gf_metric metric, size_t process)
+{
+    const bool by_state = metric == gf_metric_gpu_seconds;
+    struct named named = {0};
+    json_t *device, *row;
+    const char *name;
+    size_t i;
+
+    json_array_foreach(gf_report_at(metrics->job->processes[process].report, "gpu_time.devices"), i,
+                       device)
+        json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row)
+    {
+        char text[24 + 64];
+        snprintf(text, sizeof(text), "%.0f %.63s", gf_report_number(device, "device"), name);
+        add_named(&named, text, gf_report_number(row, "s"));
+    }
+    for (uint32_t k = 1; k < named.names.count; k++) {
+        const char *text = gf_text_pool_get(&named.names, k), *blank = strchr(text, ' ');
+        char number[24];
+        snprintf(number, sizeof(number), "%.*s", (int)(blank - text), text);
+        line(metrics, metric, process);
+        label(metrics->out, "device", number);
+        label(metrics->out, by_state ? "state" : "cause", blank + 1);
+        value(metrics, named.values[k]);
+    }
+    free_named(&named);
+}
+
+static void print_gpu_time(const struct metrics *metrics, enum gf_metric metric)
+{
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print_devices(metrics, metric, i);
+}
+
+static void print_delays(const struct metrics *metrics)
+{
+    head(metrics, gf_metric_delay_seconds);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (metrics->owners[i] == i && !metrics->job->processes[i].excluded &&
+            is_logged(metrics, i)) {
+            line(metrics, gf_metric_delay_seconds, i);
+            value(metrics, metrics->delays[i]);
+        }
+}
+
+static void print_metrics(const struct metrics *metrics)
+{
+    print_causes(metrics, gf_metric_stalls);
+    print_causes(metrics, gf_metric_stall_seconds);
+    print_delays(metrics);
+    print_copies(metrics, gf_metric_copies);
+    print_copies(metrics, gf_metric_copied_bytes);
+    print_copies(metrics, gf_metric_copy_seconds);
+    print_gpu_time(metrics, gf_metric_gpu_seconds);
+    print_gpu_time(metrics, gf_metric_gpu_empty_seconds);
+    for (size_t i = 0; i < GF_ARRAY_LEN(gauges); i++)
+        print_gauge(metrics, &gauges[i]);
+    print_ended(metrics);
+}
+
+bool gf_prometheus_write(FILE *out, const struct gf_answer *answer)
+{
+    struct metrics metrics = {.out = out, .job = answer->job};
+
+    const bool whole = find_owners(&metrics) && sum_stalls(&metrics);
+    if (whole)
+        print_metrics(&metrics);
+    free(metrics.sums);
+    free(metrics.owners);
+    free(metrics.reports);
+    free(metrics.logged);
+    free(metrics.delays);
+    return whole;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef GF_TOOLS_REPORT_PROMETHEUS_H
+#define GF_TOOLS_REPORT_PROMETHEUS_H
+
+#include "tools/answer/answer.h"
+
+#include <stdio.h>
+
+/*
+ * Writes metrics of each process in Prometheus's text format, for node_exporter's textfile
+ * collector. Names contain the unit; lines have labels, but no timestamps. Returns false if memory
+ * is short.
+ */
+bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
+
+#endif

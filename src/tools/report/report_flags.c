@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/report_flags.h"
+
+#include "base/parse.h"
+#include "tools/answer/helps.h"
+#include "tools/common/cli.h"
+#include "tools/job/read_job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOP_ANSWER 3 /* rows of each table of the answer, which fits on a screen */
+#define TOP_JSON 5
+#define TOP_BY 20 /* rows of the table that --by selects */
+#define TOP_MAX 100000
+
+enum {
+    FLAG_TOP = 1,
+    FLAG_BY,
+    FLAG_SINCE,
+    FLAG_RANK,
+    FLAG_JSON,
+    FLAG_EVENTS,
+    FLAG_FOLDED,
+    FLAG_HTML,
+    FLAG_PERFETTO,
+    FLAG_WITH,
+    FLAG_PROMETHEUS,
+};
+
+static const struct option flags[] = {
+    {"top", required_argument, NULL, FLAG_TOP},
+    {"by", required_argument, NULL, FLAG_BY},
+    {"since", required_argument, NULL, FLAG_SINCE},
+    {"rank", required_argument, NULL, FLAG_RANK},
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"events", no_argument, NULL, FLAG_EVENTS},
+    {"folded", no_argument, NULL, FLAG_FOLDED},
+    {"html", required_argument, NULL, FLAG_HTML},
+    {"perfetto", required_argument, NULL, FLAG_PERFETTO},
+    {"with", required_argument, NULL, FLAG_WITH},
+    {"prometheus", required_argument, NULL, FLAG_PROMETHEUS},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+static void print_report_help(void)
+{
+    puts(
+        "Usage: gpufeed report [flags] PATH...\n\n"
+        "Shows what a job waited for, in one screen. PATH is a log (GPUFEED_LOG), a report "
+        "(GPUFEED_REPORT),\n"
+        "the output of `gpufeed doctor --json`, a folder of them, or - for standard input. Give "
+        "the files of\n"
+        "all ranks together.\n\n"
+        "Without flags, the answer has:\n"
+        "  which rank is slow    the first sentence, or \"No rank differs\"; all ranks: --by rank\n"
+        "  what and which line   \"The main cause of stalls\"; GPU time, and stalls by call site\n"
+        "  since when            \"Since ...\": the time, the step and how much slower\n"
+        "  did staging help      \"Staging ...\": rates of copies through the library's ring, and "
+        "of the driver\n"
+        "  what to change        \"What helps\", the slowest rank first, then the largest gain\n"
+        "A stall is an allocation, a free or a wait on an idle GPU that took longer than its "
+        "limit.\n\n"
+        "  --top N        show N rows of each table (default 3; 20 with --by, 5 with --json)\n"
+        "  --by PROPERTY  only the table by cause, site (line), rank, step or thread\n"
+        "  --since TIME   only stalls and steps from a local time on (08:51:09, \"2026-11-23 "
+        "08:51\"), or of\n"
+        "                 the job's last part (10m, 2h)\n"
+        "  --rank LIST    only these ranks, such as 0,4-7\n"
+        "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
+        "  --events       every event in full, merged by time\n"
+        "  --folded       stalled microseconds per stack, for flame graph tools and speedscope;\n"
+        "                 --by makes the property the first frame\n"
+        "  --html FILE    a page with the answer, a timeline and a flame graph, which makes no\n"
+        "                 requests\n"
+        "  --perfetto FILE    a trace for ui.perfetto.dev; --with TRACE adds a trace of PyTorch's\n"
+        "                     profiler on the same clock\n"
+        "  --prometheus FILE  metrics for node_exporter's textfile collector\n\n"
+        "Causes of stalls:");
+    gf_helps_print_causes(stdout);
+    puts("\nDamaged lines are skipped and counted. In a native stack, a function has a name only "
+         "if\nits executable or library is unchanged.");
+}
+
+static int refuse(const char *flag, const char *value, const char *expected)
+{
+    gf_cli_error("report", "--%s: %s is not %s", flag, value, expected);
+    return GF_EXIT_USAGE;
+}
+
+static int read_by(struct gf_report_flags *ret, const char *word)
+{
+    for (enum gf_by by = 0; by < GF_BY_COUNT; by++)
+        if (strcmp(word, gf_by_names[by]) == 0) {
+            ret->by = by;
+            return GF_EXIT_OK;
+        }
+    return refuse("by", word, "a property: cause, site, rank, step or thread");
+}
+
+static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
+{
+    if (ret->form != GF_FORM_ANSWER && ret->form != form) {
+        gf_cli_error("report", "--json, --events and --folded exclude each other");
+        return GF_EXIT_USAGE;
+    }
+    ret->form = form;
+    return GF_EXIT_OK;
+}
+
+static int read_flag(struct gf_report_flags *ret, int code)
+{
+    uint64_t number;
+
+    switch (code) {
+    case FLAG_TOP:
+        if (gf_parse_u64(optarg, &number) || !number || number > TOP_MAX)
+            return refuse("top", optarg, "a number from 1 to 100000");
+        ret->top = (unsigned)number;
+        return GF_EXIT_OK;
+    case FLAG_BY:
+        return read_by(ret, optarg);
+    case FLAG_SINCE:
+        return gf_job_filter_since(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("since", optarg,
+                            "a time (08:51, \"2026-11-23 08:51\") or a length (10m)");
+    case FLAG_RANK:
+        return gf_job_filter_ranks(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("rank", optarg, "a list of ranks, such as 0,4-7");
+    case FLAG_JSON:
+        return read_form(ret, GF_FORM_JSON);
+    case FLAG_EVENTS:
+        return read_form(ret, GF_FORM_EVENTS);
+    case FLAG_FOLDED:
+        return read_form(ret, GF_FORM_FOLDED);
+    case FLAG_HTML:
+        ret->html = optarg;
+        return GF_EXIT_OK;
+    case FLAG_PERFETTO:
+        ret->perfetto = optarg;
+        return GF_EXIT_OK;
+    case FLAG_WITH:
+        ret->with = optarg;
+        return GF_EXIT_OK;
+    case FLAG_PROMETHEUS:
+        ret->prometheus = optarg;
+        return GF_EXIT_OK;
+    default:
+        return GF_EXIT_USAGE;
+    }
+}
+
+static int add_source(struct gf_report_flags *ret, const char *path)
+{
+    const int error = gf_sources_add(&ret->sources, path);
+
+    if (!error)
+        return GF_EXIT_OK;
+    if (error == -EFBIG)
+        gf_cli_error("report", "%s has more than %d files; name the folder of the job's logs", path,
+                     GF_SOURCES_MAX);
+    else
+        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+    return GF_EXIT_FAILED;
+}
+
+/* Whether two of the output files have the same path, so that one would overwrite the other. */
+static bool has_same_file(const struct gf_report_flags *ret)
+{
+    const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus, ret->with};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
+        for (size_t k = 0; k < i; k++)
+            if (paths[i] && paths[k] && strcmp(paths[i], paths[k]) == 0)
+                return true;
+    return false;
+}
+
+static int check_files(const struct gf_report_flags *ret)
+{
+    const char *error = NULL;
+
+    if (ret->with && !ret->perfetto)
+        error = "--with needs --perfetto FILE";
+    else if (has_same_file(ret))
+        error = "--html, --perfetto, --prometheus and --with need different files";
+    else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
+        error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
+    if (error)
+        gf_cli_error("report", "%s", error);
+    return error ? GF_EXIT_USAGE : GF_EXIT_OK;
+}
+
+static unsigned default_top(const struct gf_report_flags *given)
+{
+    if (given->form == GF_FORM_JSON)
+        return TOP_JSON;
+    return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
+}
+
+/* In `gpufeed report --html LOG`, the flag takes the log. */
+static int refuse_no_operand(const struct gf_report_flags *given)
+{
+    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
+        const struct gf_report_target target = gf_report_target(given, i);
+        if (target.path && gf_read_job_takes(target.path)) {
+            gf_cli_error("report",
+                         "--%s took %s as the file to write; name both: --%s FILE PATH...",
+                         target.flag, target.path, target.flag);
+            return GF_EXIT_USAGE;
+        }
+    }
+    gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
+    return GF_EXIT_USAGE;
+}
+
+/* Refuses flags that contradict each other, or have no effect. */
+static int check(struct gf_report_flags *ret, unsigned operands)
+{
+    if (!operands)
+        return refuse_no_operand(ret);
+    gf_sources_drop_repeated(&ret->sources);
+    for (size_t i = 0; i < ret->sources.count; i++)
+        ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
+    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin) {
+        gf_cli_error("report",
+                     "with --events and standard input, --since needs a time instead of a "
+                     "length, because standard input can be read only once");
+        return GF_EXIT_USAGE;
+    }
+    if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT) {
+        gf_cli_error("report", "--by has no effect on --events");
+        return GF_EXIT_USAGE;
+    }
+    return check_files(ret);
+}
+
+int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+    unsigned operands = 0;
+    int code, result = GF_EXIT_OK;
+    const char *operand = "";
+
+    *ret = (struct gf_report_flags){.by = GF_BY_COUNT};
+    *ret_done = true;
+    while (operand && result == GF_EXIT_OK) {
+        code = gf_flags_next(&reader);
+        if (code == GF_FLAG_HELP) {
+            print_report_help();
+            return GF_EXIT_OK;
+        }
+        if (code == GF_FLAG_NO_VALUE)
+            gf_cli_error("report", "--%s needs a value", reader.flag->name);
+        if (code != GF_FLAG_END) {
+            result = read_flag(ret, code);
+            continue;
+        }
+        operand = gf_flags_operand(&reader);
+        if (operand)
+            result = add_source(ret, operand);
+        operands += operand != NULL;
+    }
+    for (; result == GF_EXIT_OK && reader.at < argc; reader.at++, operands++)
+        result = add_source(ret, argv[reader.at]);
+    if (!ret->top)
+        ret->top = default_top(ret);
+    *ret_done = result != GF_EXIT_OK;
+    return *ret_done ? result : check(ret, operands);
+}

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/report/timeline.h"
+
+#include <stdlib.h>
+
+/*
+ * The rows of a page's timeline: each process's GPU, copies, steps and threads, in the order of the
+ * ranks. The number of rows is limited to what a browser can draw.
+ */
+
+#define GF_LANES_THREADS 128
+#define GF_LANES_PROCESSES 40
+
+enum gf_lane_kind { GF_LANE_GPU, GF_LANE_COPIES, GF_LANE_STEPS, GF_LANE_THREAD, GF_LANE_KINDS };
+
+struct gf_lane {
+    enum gf_lane_kind kind;
+    uint32_t process;
+    uint32_t thread; /* only for the lane of a thread */
+};
+
+struct gf_lanes {
+    struct gf_lane *list;
+    size_t count;
+    int *of_thread;                  /* lane of each thread; -1 without one */
+    int *of_process[GF_LANE_THREAD]; /* lane of each process by kind; -1 without one */
+    /*
+     * Number of threads with stalls or copies, and of processes with activity or steps, that have
+     * no lane.
+     */
+    size_t hidden_threads, hidden_processes;
+};
+
+extern const char *const gf_lane_kinds[GF_LANE_KINDS];
+
+/*
+ * Chooses the threads with the most time in stalls and long copies, and the processes whose GPUs
+ * had nothing to do for the longest time. Returns false if memory is short.
+ */
+static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret);
+static void gf_lanes_free(struct gf_lanes *lanes);
+
+const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
+
+/* A thread or a process that may get a lane. Those with the most time `s` get one. */
+struct candidate {
+    uint32_t number;
+    double s;
+};
+
+struct work {
+    const struct gf_job *job;
+    struct candidate *threads, *processes, *order;
+    bool *has[GF_LANE_THREAD]; /* by process */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct candidate *one = a, *other = b;
+
+    if (one->s < other->s || one->s > other->s)
+        return one->s > other->s ? -1 : 1;
+    return one->number < other->number ? -1 : one->number > other->number;
+}
+
+static int by_rank(const void *a, const void *b, void *job)
+{
+    const struct gf_job_process *processes = ((const struct gf_job *)job)->processes;
+    const struct candidate *one = a, *other = b;
+    const int64_t x = processes[one->number].rank, y = processes[other->number].rank;
+
+    /* Processes without a rank are the last, because -1 is the largest unsigned number. */
+    if (x != y)
+        return (uint64_t)x < (uint64_t)y ? -1 : 1;
+    return one->number < other->number ? -1 : one->number > other->number;
+}
+
+static bool begin_work(struct work *work, const struct gf_job *job)
+{
+    bool whole;
+
+    work->job = job;
+    work->threads = calloc(job->thread_count + 1, sizeof(*work->threads));
+    work->processes = calloc(job->process_count + 1, sizeof(*work->processes));
+    work->order = calloc(job->process_count + 1, sizeof(*work->order));
+    whole = work->threads && work->processes && work->order;
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++) {
+        work->has[kind] = calloc(job->process_count + 1, sizeof(bool));
+        whole = whole && work->has[kind];
+    }
+    for (size_t i = 0; whole && i < job->thread_count; i++)
+        work->threads[i].number = (uint32_t)i;
+    for (size_t i = 0; whole && i < job->process_count; i++)
+        work->processes[i].number = work->order[i].number = (uint32_t)i;
+    return whole;
+}
+
+static void free_work(struct work *work)
+{
+    free(work->threads);
+    free(work->processes);
+    free(work->order);
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+        free(work->has[kind]);
+}
+
+static void add_up(struct work *work)
+{
+    const struct gf_job *job = work->job;
+
+    for (size_t i = 0; i < job->stall_count; i++)
+        work->threads[job->stalls[i].thread].s += job->stalls[i].us / 1e6;
+    for (size_t i = 0; i < job->copy_count; i++)
+        work->threads[job->copies[i].thread].s += job->copies[i].us / 1e6;
+    for (size_t i = 0; i < job->activity_count; i++) {
+        const struct gf_activity *activity = &job->activity[i];
+        for (int state = 0; state < GF_ACTIVITY_STATES; state++)
+            if (activity->state_s[state] > 0)
+                work->has[GF_LANE_GPU][activity->process] = true;
+        if (activity->bytes[0] + activity->bytes[1] > 0)
+            work->has[GF_LANE_COPIES][activity->process] = true;
+        work->processes[activity->process].s += 1e-9 + activity->state_s[0];
+    }
+    for (size_t i = 0; i < job->mark_count; i++) {
+        work->has[GF_LANE_STEPS][job->marks[i].process] = true;
+        work->processes[job->marks[i].process].s += 1e-9;
+    }
+}
+
+/*
+ * Sorts the list by time. Returns how many candidates get a lane. *ret_hidden is the number of
+ * candidates that have some time, but get no lane.
+ */
+static size_t choose(struct candidate *list, size_t count, size_t most, size_t *ret_hidden)
+{
+    size_t used = 0;
+
+    qsort(list, count, sizeof(*list), by_time);
+    while (used < count && list[used].s > 0)
+        used++;
+    *ret_hidden = used > most ? used - most : 0;
+    return gf_min(used, most);
+}
+
+static void add_lane(struct gf_lanes *lanes, enum gf_lane_kind kind, uint32_t process,
+                     uint32_t thread)
+{
+    int *of =
+        kind == GF_LANE_THREAD ? &lanes->of_thread[thread] : &lanes->of_process[kind][process];
+
+    *of = (int)lanes->count;
+    lanes->list[lanes->count++] =
+        (struct gf_lane){.kind = kind, .process = process, .thread = thread};
+}
+
+static void make_list(struct work *work, struct gf_lanes *lanes)
+{
+    const struct gf_job *job = work->job;
+    const size_t threads =
+        choose(work->threads, job->thread_count, GF_LANES_THREADS, &lanes->hidden_threads);
+    const size_t processes =
+        choose(work->processes, job->process_count, GF_LANES_PROCESSES, &lanes->hidden_processes);
+    for (size_t i = processes; i < job->process_count; i++)
+        for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+            work->has[kind][work->processes[i].number] = false;
+    if (job->process_count)
+        qsort_r(work->order, job->process_count, sizeof(*work->order), by_rank,
+                (void *)(uintptr_t)job);
+    for (size_t i = 0; i < job->process_count; i++) {
+        const uint32_t process = work->order[i].number;
+        for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+            if (work->has[kind][process])
+                add_lane(lanes, kind, process, 0);
+        for (size_t k = 0; k < threads; k++)
+            if (job->threads[work->threads[k].number].process == process)
+                add_lane(lanes, GF_LANE_THREAD, process, work->threads[k].number);
+    }
+}
+
+static int *no_lanes(size_t count)
+{
+    int *list = malloc((count + 1) * sizeof(*list));
+
+    for (size_t i = 0; list && i < count; i++)
+        list[i] = -1;
+    return list;
+}
+
+static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
+{
+    const struct gf_job *job = answer->job;
+    struct work work = {0};
+    bool whole = begin_work(&work, job);
+
+    *ret = (struct gf_lanes){
+        .list = calloc(GF_LANES_THREADS + GF_LANE_THREAD * GF_LANES_PROCESSES, sizeof(*ret->list)),
+        .of_thread = no_lanes(job->thread_count),
+    };
+    whole = whole && ret->list && ret->of_thread;
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++) {
+        ret->of_process[kind] = no_lanes(job->process_count);
+        whole = whole && ret->of_process[kind];
+    }
+    if (whole) {
+        add_up(&work);
+        make_list(&work, ret);
+    }
+    free_work(&work);
+    return whole;
+}
+
+static void gf_lanes_free(struct gf_lanes *lanes)
+{
+    free(lanes->list);
+    free(lanes->of_thread);
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+        free(lanes->of_process[kind]);
+    *lanes = (struct gf_lanes){0};
+}
+
+/* Writes the name of a lane, such as "rank 3: copies" or "python3 1234, rank 3". */
+static const char *gf_lane_name(const struct gf_job *job, const struct gf_lane *lane, char *buf,
+                                size_t size)
+{
+    static const char *const words[] = {"GPU", "copies", "steps"};
+    const struct gf_job_process *process = &job->processes[lane->process];
+
+    if (lane->kind == GF_LANE_THREAD)
+        gf_tally_label(job, GF_BY_THREAD, lane->thread, buf, size);
+    else if (process->rank >= 0)
+        snprintf(buf, size, "rank %lld: %s", (long long)process->rank, words[lane->kind]);
+    else
+        snprintf(buf, size, "process %lld: %s", (long long)process->pid, words[lane->kind]);
+    return buf;
+}
+
+#define LENGTHS 34 /* powers of two of microseconds */
+
+/* Numbers the texts that the page uses, in the order of their first use. */
+struct texts {
+    const struct gf_job *job;
+    json_t *list;
+    int *number; /* index: a text of the job; -1: not on the page yet */
+};
+
+static int text_of(struct texts *texts, uint32_t text, const char *empty)
+{
+    const char *words = gf_job_text(texts->job, text);
+
+    if (texts->number[text] < 0) {
+        texts->number[text] = (int)json_array_size(texts->list);
+        json_array_append_new(texts->list, json_string(*words ? words : empty));
+    }
+    return texts->number[text];
+}
+
+static bool begin_texts(struct texts *texts, const struct gf_job *job)
+{
+    texts->job = job;
+    texts->list = json_array();
+    texts->number = malloc((job->texts.count + 1) * sizeof(*texts->number));
+    for (size_t i = 0; texts->number && i <= job->texts.count; i++)
+        texts->number[i] = -1;
+    return texts->number;
+}
+
+/* The duration of an event, and its index. */
+struct ranked {
+    uint32_t us, index;
+};
+
+static int longest_first(const void *a, const void *b)
+{
+    const struct ranked *one = a, *other = b;
+
+    if (one->us != other->us)
+        return one->us > other->us ? -1 : 1;
+    return one->index < other->index ? -1 : one->index > other->index;
+}
+
+static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *stall, int lane,
+                        struct texts *causes, struct texts *texts)
+{
+    const struct gf_job *job = answer->job;
+
+    return json_pack("[i,f,I,i,i,i,o]", lane, stall->at - answer->from, (json_int_t)stall->us,
+                     text_of(causes, stall->cause, "unknown"),
+                     text_of(texts, job->stacks[stall->stack].site, "(no stack)"),
+                     text_of(texts, stall->call, "(no stack)"),
+                     stall->step == GF_NO_STEP ? json_null() : json_integer(stall->step));
+}
+
+static bool add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
+{
+    const struct gf_job *job = answer->job;
+    struct ranked *const list = calloc(job->stall_count + 1, sizeof(*list));
+    struct texts causes, texts;
+    const bool has_causes = begin_texts(&causes, job), has_texts = begin_texts(&texts, job);
+    const bool whole = has_causes && has_texts && list;
+    json_t *events = json_array();
+
+    for (size_t i = 0; list && i < job->stall_count; i++)
+        list[i] = (struct ranked){job->stalls[i].us, (uint32_t)i};
+    if (list)
+        qsort(list, job->stall_count, sizeof(*list), longest_first);
+    for (size_t i = 0; whole && i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
+        const struct gf_stall *stall = &job->stalls[list[i].index];
+        json_array_append_new(events,
+                              event_of(answer, stall, lanes[stall->thread], &causes, &texts));
+    }
+    json_object_set_new(page, "events", events);
+    json_object_set_new(page, "causes", causes.list);
+    json_object_set_new(page, "texts", texts.list);
+    free(causes.number);
+    free(texts.number);
+    free(list);
+    return whole;
+}
+
+static int bin_of(const struct gf_answer *answer, double time)
+{
+    const double span = answer->to - answer->from;
+    const double bin = span > 0 ? (time - answer->from) / span * GF_TIMELINE_BINS : 0;
+
+    return bin > 0 ? (int)gf_min(bin, GF_TIMELINE_BINS - 1) : 0;
+}
+
+static json_t *bins_of(const uint64_t *bins)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < GF_TIMELINE_BINS; i++)
+        if (bins[i])
+            json_array_append_new(list, json_pack("[i,I]", i, (json_int_t)bins[i]));
+    return list;
+}
+
+static json_t *span_of(const struct gf_answer *answer, const struct gf_activity *sum,
+                       enum gf_lane_kind kind)
+{
+    json_t *span = json_pack("[f,f]", sum->from - answer->from, sum->to - answer->from);
+    double all = 0;
+
+    if (kind == GF_LANE_COPIES) {
+        json_array_append_new(span, json_real(sum->bytes[0]));
+        json_array_append_new(span, json_real(sum->bytes[1]));
+        return span;
+    }
+    for (int i = 0; i < GF_ACTIVITY_STATES; i++)
+        all += sum->state_s[i];
+    for (int i = 0; i < GF_ACTIVITY_STATES; i++)
+        json_array_append_new(
+            span, json_integer(all > 0 ? (json_int_t)(sum->state_s[i] / all * 1000 + 0.5) : 0));
+    return span;
+}
+
+static void add_activity(struct gf_activity *sum, const struct gf_activity *activity)
+{
+    sum->to = activity->to;
+    for (int i = 0; i < GF_ACTIVITY_STATES; i++)
+        sum->state_s[i] += activity->state_s[i];
+    for (int i = 0; i < 2; i++)
+        sum->bytes[i] += activity->bytes[i];
+}
+
+/* Returns the intervals of a process. If there are too many, joins successive intervals. */
+static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *lane, size_t count)
+{
+    const struct gf_job *job = answer->job;
+    const size_t each = (count + GF_TIMELINE_SPANS - 1) / GF_TIMELINE_SPANS;
+    struct gf_activity sum = {0};
+    json_t *list = json_array();
+    size_t held = 0;
+
+    for (size_t i = 0; i < job->activity_count; i++) {
+        const struct gf_activity *activity = &job->activity[i];
+        if (activity->process != lane->process)
+            continue;
+        if (!held++)
+            sum = *activity;
+        else
+            add_activity(&sum, activity);
+        if (held == each) {
+            json_array_append_new(list, span_of(answer, &sum, lane->kind));
+            held = 0;
+        }
+    }
+    if (held)
+        json_array_append_new(list, span_of(answer, &sum, lane->kind));
+    return list;
+}
+
+/* Returns the number of intervals of each process. Returns NULL if memory is short. */
+static size_t *count_intervals(const struct gf_job *job)
+{
+    size_t *counts = calloc(job->process_count + 1, sizeof(*counts));
+
+    for (size_t i = 0; counts && i < job->activity_count; i++)
+        counts[job->activity[i].process]++;
+    return counts;
+}
+
+static bool add_lanes(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
+{
+    const struct gf_job *job = answer->job;
+    uint64_t(*bins)[GF_TIMELINE_BINS] = calloc(lanes->count + 1, sizeof(*bins));
+    size_t *counts = count_intervals(job);
+    const bool whole = bins && counts;
+    json_t *list = json_array();
+
+    for (size_t i = 0; whole && i < job->stall_count; i++) {
+        const int lane = lanes->of_thread[job->stalls[i].thread];
+        if (lane >= 0)
+            bins[lane][bin_of(answer, job->stalls[i].at)] += job->stalls[i].us;
+    }
+    for (size_t i = 0; whole && i < lanes->count; i++) {
+        const struct gf_lane *lane = &lanes->list[i];
+        char name[256];
+        json_t *row = json_pack("{s:s,s:s}", "name", gf_lane_name(job, lane, name, sizeof(name)),
+                                "kind", gf_lane_kinds[lane->kind]);
+        if (lane->kind == GF_LANE_THREAD)
+            json_object_set_new(row, "bins", bins_of(bins[i]));
+        else if (lane->kind != GF_LANE_STEPS)
+            json_object_set_new(row, "spans", spans_of(answer, lane, counts[lane->process]));
+        json_array_append_new(list, row);
+    }
+    json_object_set_new(page, "lanes", list);
+    json_object_set_new(page, "hidden", json_integer((json_int_t)lanes->hidden_threads));
+    json_object_set_new(page, "hiddenProcesses", json_integer((json_int_t)lanes->hidden_processes));
+    free(bins);
+    free(counts);
+    return whole;
+}
+
+static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy *copy, int lane)
+{
+    const struct gf_job *job = answer->job;
+
+    return json_pack("[i,f,I,I,b,s,I]", lane, copy->at - answer->from, (json_int_t)copy->us,
+                     (json_int_t)copy->bytes, copy->to_device, gf_job_text(job, copy->way),
+                     (json_int_t)job->threads[copy->thread].tid);
+}
+
+static bool add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
+{
+    const struct gf_job *job = answer->job;
+    struct ranked *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
+    json_t *list;
+
+    if (!sorted)
+        return false;
+    list = json_array();
+    for (size_t i = 0; i < job->copy_count; i++)
+        sorted[i] = (struct ranked){job->copies[i].us, (uint32_t)i};
+    qsort(sorted, job->copy_count, sizeof(*sorted), longest_first);
+    for (size_t i = 0; i < job->copy_count && i < GF_TIMELINE_EVENTS; i++) {
+        const struct gf_long_copy *copy = &job->copies[sorted[i].index];
+        json_array_append_new(list, copy_of(answer, copy, lanes->of_thread[copy->thread]));
+    }
+    json_object_set_new(page, "copyEvents", list);
+    json_object_set_new(page, "copyCount", json_integer((json_int_t)job->copy_count));
+    free(sorted);
+    return true;
+}
+
+static void add_steps(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
+{
+    const struct gf_steps *steps = &answer->steps;
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < steps->ended && i < GF_TIMELINE_EVENTS; i++) {
+        const struct gf_step *step = &steps->list[i];
+        json_array_append_new(
+            list, json_pack("[i,f,f,I]", lanes->of_process[GF_LANE_STEPS][step->process],
+                            step->at - answer->from, step->s, (json_int_t)step->step));
+    }
+    json_object_set_new(page, "stepEvents", list);
+    json_object_set_new(page, "stepCount", json_integer((json_int_t)steps->ended));
+}
+
+static void add_lengths(json_t *page, const struct gf_job *job)
+{
+    uint64_t counts[LENGTHS] = {0}, sums[LENGTHS] = {0};
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < job->stall_count; i++) {
+        const uint32_t us = job->stalls[i].us;
+        const int power = us ? 31 - __builtin_clz(us) : 0;
+        counts[power]++;
+        sums[power] += us;
+    }
+    for (int i = 0; i < LENGTHS; i++)
+        if (counts[i])
+            json_array_append_new(list, json_pack("[I,I,I]", (json_int_t)1 << i,
+                                                  (json_int_t)counts[i], (json_int_t)sums[i]));
+    json_object_set_new(page, "lengths", list);
+}
+
+bool gf_timeline_add(json_t *page, const struct gf_answer *answer)
+{
+    struct gf_lanes lanes;
+    const bool whole = gf_lanes_make(answer, &lanes) && add_lanes(page, answer, &lanes) &&
+                       add_events(page, answer, lanes.of_thread) &&
+                       add_copies(page, answer, &lanes);
+
+    if (whole)
+        add_steps(page, answer, &lanes);
+    add_lengths(page, answer->job);
+    gf_lanes_free(&lanes);
+    return whole;
+}

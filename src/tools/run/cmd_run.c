@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/run/cmd_run.h"
+
+#include "base/path.h"
+#include "config/option_text.h"
+#include "config/options.h"
+#include "host/tasks.h"
+#include "os/elf_fault.h"
+#include "tools/common/cli.h"
+#include "tools/common/text.h"
+#include "tools/run/environ.h"
+#include "tools/run/exec_target.h"
+#include "tools/run/init.h"
+#include "tools/run/prebind.h"
+#include "tools/run/preload_path.h"
+#include "tools/run/run_flags.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Shows what `gpufeed run` would do (--print). */
+
+struct gf_plan {
+    const char *program;  /* the file */
+    char *const *command; /* the words of the command */
+    const struct gf_env *env;
+    const char *obstacle; /* why the program does not load the library; NULL if it does */
+    bool huge_pages_off;  /* PR_SET_THP_DISABLE is set */
+    char binding[2048];   /* "" if the program does not load the library */
+};
+
+#define PRELOAD "LD_PRELOAD"
+
+/* Whether the entry is this process's own. gf_env_copy does not copy the strings. */
+static bool is_inherited(const char *entry)
+{
+    for (char **own = environ; *own; own++)
+        if (*own == entry)
+            return true;
+    return false;
+}
+
+/* Prints the options, also those that the user set, then the other variables that the command sets. */
+static void print_variables(const struct gf_env *env)
+{
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const char *value = gf_env_get(env, gf_option_rows[i].name);
+        if (!value)
+            continue;
+        printf("%s=", gf_option_rows[i].name);
+        gf_shell_word(stdout, value);
+        putchar('\n');
+    }
+    for (size_t i = 0; i < env->count; i++)
+        if (!is_inherited(env->entries[i]) && strncmp(env->entries[i], "GPUFEED", 7) != 0 &&
+            strncmp(env->entries[i], PRELOAD "=", sizeof(PRELOAD)) != 0)
+            printf("%s\n", env->entries[i]);
+}
+
+static void gf_plan_print(const struct gf_plan *plan)
+{
+    const char *preload = gf_env_get(plan->env, PRELOAD);
+
+    printf("program     %s\n", plan->program);
+    if (plan->command[1])
+        fputs("arguments  ", stdout);
+    for (char *const *word = plan->command + 1; *word; word++) {
+        putchar(' ');
+        gf_shell_word(stdout, *word);
+    }
+    if (plan->command[1])
+        putchar('\n');
+    if (plan->obstacle)
+        printf("library     not loaded: %s%s\n", plan->obstacle,
+               preload && *preload ? "; child processes inherit LD_PRELOAD" : "");
+    printf("LD_PRELOAD  %s\n", preload ? preload : "");
+    print_variables(plan->env);
+    if (plan->huge_pages_off)
+        puts("huge pages  off (PR_SET_THP_DISABLE)");
+    if (*plan->binding)
+        printf("binding     %s\n", plan->binding);
+}
+
+/* Returns 0 if the file can be written or created, otherwise -errno. */
+static int check_writable(const char *path)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+
+    if (stat(path, &status) == 0) {
+        if (S_ISDIR(status.st_mode))
+            return -EISDIR;
+        return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 ? 0 : -errno;
+    }
+    if (errno != ENOENT)
+        return -errno;
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) : 0;
+    memcpy(folder, path, length);
+    strcpy(folder + length, slash == path ? "/" : slash ? "" : ".");
+    return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : -errno;
+}
+
+/*
+ * Prints a line for each of the library's output files that cannot be written now. The library
+ * itself would notice this later or not at all: it opens a log only for an event, and prints
+ * nothing without CUDA. The variables stay set, because the program may create the missing folder.
+ */
+static void gf_output_paths_check(const struct gf_env *env)
+{
+    static const enum gf_option_index written[] = {gf_option_index_log, gf_option_index_report,
+                                                   gf_option_index_metrics};
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(written); i++) {
+        const char *name = gf_option_rows[written[i]].name, *pattern = gf_env_get(env, name);
+        if (!pattern || !*pattern || gf_path_expand(pattern, getpid(), -1, path, sizeof(path)))
+            continue;
+        const int error = check_writable(path);
+        if (error)
+            gf_cli_error("run", "%s=%s cannot be written now: %s", name, pattern, strerror(-error));
+    }
+}
+
+/*
+ * gperftools reads this variable, whose default is 32 MiB. bench/NOTES.md has figures for both
+ * values.
+ */
+#define TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
+#define TCMALLOC_CACHES_BYTES "268435456"
+
+static void report_invalid(void *closure, const char *line)
+{
+    (void)closure;
+    gf_cli_error("run", "%s", line);
+}
+
+/*
+ * Reports invalid options, and removes them so that the library does not report them again in the
+ * program.
+ */
+static void drop_invalid_options(struct gf_env *env)
+{
+    size_t kept = 0;
+
+    gf_validate_environment(env->entries, true, report_invalid, NULL);
+    for (size_t i = 0; i < env->count; i++)
+        if (!gf_validate_rejects(env->entries[i]))
+            env->entries[kept++] = env->entries[i];
+    env->count = kept;
+    env->entries[kept] = NULL;
+}
+
+static void set_defaults(struct gf_env *env)
+{
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        const struct gf_option_row *row = &gf_option_rows[i];
+        const char *fallback = gf_option_fallback(row, true);
+        if (strcmp(fallback, row->fallback) != 0 && !gf_env_get(env, row->name))
+            gf_env_set(env, row->name, fallback);
+    }
+}
+
+/*
+ * Whether LD_PRELOAD contains a sanitizer's run-time, which ends the program unless it is the first
+ * entry.
+ */
+static bool preloads_sanitizer(const char *preload)
+{
+    static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so", "libhwasan.so",
+                                        "libclang_rt."};
+
+    for (size_t i = 0; preload && i < GF_ARRAY_LEN(names); i++)
+        if (strstr(preload, names[i]))
+            return true;
+    return false;
+}
+
+/*
+ * If a variable would make the program fail with the library preloaded, prints an error and returns
+ * the reason. Otherwise returns NULL.
+ */
+static const char *find_obstacle_in_environment(const struct gf_env *env, const char *name)
+{
+    const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
+
+    /* With LD_AUDIT, glibc reserves too little static TLS for a preloaded jemalloc. */
+    if (audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="))) {
+        gf_cli_error("run",
+                     "LD_AUDIT exhausts static TLS: %s runs without the library; set "
+                     "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096",
+                     name);
+        return "LD_AUDIT exhausts static TLS";
+    }
+    if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
+        gf_cli_error(
+            "run",
+            "the sanitizer in LD_PRELOAD must be the first entry: %s runs without the library",
+            name);
+        return "a sanitizer must be the first entry of LD_PRELOAD";
+    }
+    return NULL;
+}
+
+/*
+ * Removes the library from the program's LD_PRELOAD. An outer `gpufeed run` or the container image
+ * may have added it.
+ */
+static void remove_preload(struct gf_env *env, const char *library)
+{
+    const char *present = gf_env_get(env, "LD_PRELOAD");
+    if (!present)
+        return;
+    char *joined = gf_ld_preload_join(library, present);
+    if (!joined)
+        return;
+    const char *rest = joined + strlen(library);
+    gf_env_set(env, "LD_PRELOAD", *rest == ':' ? rest + 1 : NULL);
+    free(joined);
+}
+
+static void add_preload(struct gf_env *env, const char *library)
+{
+    char *joined = gf_ld_preload_join(library, gf_env_get(env, "LD_PRELOAD"));
+    gf_env_set(env, "LD_PRELOAD", joined);
+    free(joined);
+}
+
+/*
+ * Puts the library first in the program's LD_PRELOAD, unless a preload cannot work. If the program
+ * will not load the library, prints an error and sets *ret_why to the reason, otherwise to NULL.
+ * Returns 0, or -errno if the library is missing or damaged.
+ */
+static int set_preload(struct gf_env *env, const char *program, const char *name,
+                       const char **ret_why)
+{
+    char library[PATH_MAX];
+    struct gf_exec_obstacle obstacle;
+
+    *ret_why = NULL;
+    const int error = gf_ld_preload_find(library, sizeof(library));
+    if (error == -ENOENT) {
+        gf_cli_error("run",
+                     "libgpufeed.so is not in %s, relative to this command's folder: install it "
+                     "again, or copy the whole folder of the bundle",
+                     GF_LIBDIR_FROM_BINDIR);
+        return error;
+    }
+    if (error) {
+        gf_cli_error("run",
+                     "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
+                     "%s runs without the library; `gpufeed preload-path` shows what to do",
+                     library, name);
+        *ret_why = "LD_PRELOAD cannot hold its path";
+        return 0;
+    }
+    const char *fault = gf_elf_fault(library);
+    if (fault) {
+        gf_cli_error("run", "cannot preload %s: %s; install it again", library, fault);
+        return -ENOEXEC;
+    }
+    *ret_why = find_obstacle_in_environment(env, name);
+    if (*ret_why) {
+        remove_preload(env, library);
+        return 0;
+    }
+    gf_exec_target_inspect(program, &obstacle);
+    if (obstacle.why)
+        gf_cli_error("run",
+                     "%s is %s, so a preload cannot work: the program runs without the library",
+                     name, obstacle.why);
+    *ret_why = obstacle.why;
+    if (!obstacle.why || obstacle.harmless)
+        add_preload(env, library);
+    else
+        remove_preload(env, library);
+    return 0;
+}
+
+static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t size)
+{
+    static char cpus[1024];
+    const struct gf_prediction *prediction = &prebind->prediction;
+    const struct gf_verdict *verdict = &prebind->verdict;
+
+    if (!prebind->known)
+        snprintf(buf, size, "not bound before the start: %s", prediction->why);
+    else if (verdict->bound == gf_bound_none || verdict->bound == gf_bound_submitters)
+        snprintf(buf, size, "not bound before the start: %s", verdict->reason);
+    else
+        snprintf(buf, size, "GPU %s%s (%s): %s, CPUs %s, memory: %s%s%s", prediction->gpus[0].bdf,
+                 prediction->count > 1 ? " and others" : "", prediction->why,
+                 gf_bound_name(verdict->bound), gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),
+                 verdict->policy_reason, *prebind->note ? "; " : "", prebind->note);
+}
+
+/*
+ * Binds this process, unless `dry`, and describes the binding in the plan. Prints the binding only
+ * at GPUFEED_VERBOSE=2 or after a failure, because the library later reports the binding that it
+ * reads back from the kernel.
+ */
+static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
+{
+    static struct gf_options options;
+    static struct gf_prebind prebind;
+    struct gf_cpus start;
+
+    gf_options_load(&options, env->entries);
+    const bool has_start = gf_tasks_get_mask(0, &start) == 0;
+    plan->huge_pages_off = options.huge_pages == gf_huge_pages_off;
+    if (!dry && plan->huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
+        gf_cli_error("run", "GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
+                     strerror(errno));
+    gf_prebind_apply(env, &options, dry, &prebind);
+    format_prebind(&prebind, plan->binding, sizeof(plan->binding));
+    if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, TCMALLOC_CACHES))
+        gf_env_set(env, TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
+    if (options.omp == gf_omp_auto && has_start)
+        gf_thread_count_apply(env, &start, prebind.known);
+    if (!dry && (options.verbose >= 2 || (*prebind.note && options.verbose >= 1)))
+        gf_cli_error("run", "%s", plan->binding);
+}
+
+/* Reports why the program cannot run. Returns the same exit code as env(1). */
+static int report_not_run(const char *name, const char *program, int error)
+{
+    char lacking[PATH_MAX];
+
+    if (error == ENOENT && *program && gf_exec_target_lacks(program, lacking, sizeof(lacking))) {
+        /* Shows a carriage return as "\r", because a terminal does not show it. */
+        const size_t length = strcspn(lacking, "\r");
+        const bool has_cr = lacking[length];
+        lacking[length] = '\0';
+        gf_cli_error("run", "cannot run %s: its interpreter %s%s does not exist%s", name, lacking,
+                     has_cr ? "\\r" : "", has_cr ? "; the lines of the script end in CR LF" : "");
+    } else if (error == ENOENT && *name && !strchr(name, '/')) {
+        gf_cli_error("run", "cannot run %s: not found in PATH", name);
+    } else {
+        gf_cli_error("run", "cannot run %s: %s", *name ? name : "\"\"", strerror(error));
+    }
+    return error == ENOENT ? GF_EXIT_NOT_FOUND : GF_EXIT_CANNOT_RUN;
+}
+
+int gf_cmd_run(int argc, char **argv)
+{
+    struct gf_env env;
+    struct gf_run_flags flags;
+    char program[PATH_MAX], pid[16];
+    struct gf_plan plan = {0};
+
+    gf_env_copy(environ, &env);
+    if (gf_run_flags_read(argc, argv, &env, &flags))
+        return GF_EXIT_USAGE;
+    if (flags.help) {
+        gf_run_flags_help(stdout);
+        return GF_EXIT_OK;
+    }
+    if (flags.command == argc) {
+        gf_cli_error("run", "no command to run: gpufeed run [flags] -- COMMAND");
+        return GF_EXIT_USAGE;
+    }
+    int code;
+    if (flags.init && !flags.print && !gf_init_fork(&code))
+        return code;
+    char **command = argv + flags.command;
+    drop_invalid_options(&env);
+    const int missing =
+        gf_exec_target_find(command[0], gf_env_get(&env, "PATH"), program, sizeof(program));
+    if (missing)
+        return report_not_run(command[0], "", -missing);
+    set_defaults(&env);
+    if (set_preload(&env, program, command[0], &plan.obstacle))
+        return GF_EXIT_FAILED;
+    snprintf(pid, sizeof(pid), "%d", getpid());
+    gf_env_set(&env, GF_NAME_RUN, pid);
+    if (!plan.obstacle) {
+        gf_output_paths_check(&env);
+        bind_before_exec(&env, flags.print, &plan);
+    }
+    if (flags.print) {
+        plan.program = program;
+        plan.command = command;
+        plan.env = &env;
+        gf_plan_print(&plan);
+        return GF_EXIT_OK;
+    }
+    execvpe(command[0], command, env.entries);
+    return report_not_run(command[0], program, errno);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/run/environ.h"
+
+#include "host/tasks.h"
+#include "os/cgroup.h"
+#include "os/launch.h"
+#include "tools/common/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *check_memory(void *memory)
+{
+    if (!memory) {
+        fputs("gpufeed: out of memory\n", stderr);
+        exit(GF_EXIT_FAILED);
+    }
+    return memory;
+}
+
+void gf_env_copy(char *const *envp, struct gf_env *ret)
+{
+    ret->count = 0;
+    while (envp[ret->count])
+        ret->count++;
+    ret->entries = check_memory(calloc(ret->count + 1, sizeof(char *)));
+    memcpy(ret->entries, envp, ret->count * sizeof(char *));
+}
+
+void gf_env_free(struct gf_env *env)
+{
+    free(env->entries);
+    env->entries = NULL;
+    env->count = 0;
+}
+
+static bool is_entry(const char *entry, const char *name, size_t length)
+{
+    return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+const char *gf_env_get(const struct gf_env *env, const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < env->count; i++)
+        if (is_entry(env->entries[i], name, length))
+            return env->entries[i] + length + 1;
+    return NULL;
+}
+
+void gf_env_set(struct gf_env *env, const char *name, const char *value)
+{
+    const size_t length = strlen(name);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < env->count; i++)
+        if (!is_entry(env->entries[i], name, length))
+            env->entries[kept++] = env->entries[i];
+    if (value) {
+        /* Two more entries: the new value and the final NULL. */
+        env->entries = check_memory(realloc(env->entries, (kept + 2) * sizeof(char *)));
+        char *entry = check_memory(malloc(length + strlen(value) + 2));
+        memcpy(entry, name, length);
+        entry[length] = '=';
+        strcpy(entry + length + 1, value);
+        env->entries[kept++] = entry; /* never freed: lives until exec */
+    }
+    env->count = kept;
+    env->entries[kept] = NULL;
+}
+
+#define VARIABLE "OMP_NUM_THREADS"
+
+/*
+ * Whether the mask contains all CPUs of the cpuset. If so, no launcher has narrowed the mask, and
+ * all ranks share its CPUs.
+ */
+static bool is_whole(const struct gf_cpus *mask)
+{
+    struct gf_cpus all;
+
+    if (gf_cgroup_cpuset("", &all) == 0)
+        return gf_set_count(mask) >= gf_set_count(&all);
+    return gf_set_count(mask) >= (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu)
+{
+    struct gf_rank rank;
+    struct gf_cpus bound;
+    char text[16];
+
+    gf_launch_rank(env->entries, &rank);
+    if (gf_env_get(env, VARIABLE) || (rank.local_size < 1 && !one_gpu) ||
+        gf_tasks_get_mask(0, &bound))
+        return 0;
+    const double quota = gf_cgroup_quota("");
+    unsigned count = gf_set_count(start);
+    if (quota > 0 && quota < count)
+        count = (unsigned)quota;
+    if (rank.local_size > 1 && is_whole(start))
+        count /= (unsigned)rank.local_size;
+    if (count > gf_set_count(&bound))
+        count = gf_set_count(&bound);
+    if (count < 1)
+        count = 1;
+    snprintf(text, sizeof(text), "%u", count);
+    gf_env_set(env, VARIABLE, text);
+    return count;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The library's path. */
+#ifndef GF_TOOLS_RUN_PRELOAD_PATH_H
+#define GF_TOOLS_RUN_PRELOAD_PATH_H
+
+#include "base/base.h"
+
+/* The path of libgpufeed.so, and the value of LD_PRELOAD that loads it first. */
+
+/*
+ * Finds the absolute path of libgpufeed.so from the path of this command. The command may be
+ * installed, in a bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some
+ * paths: blanks and colons separate its entries, and the loader expands dollar signs. If the
+ * command was started through a symbolic link, the link's path is used instead of such a path.
+ * Otherwise returns -EINVAL, with the path in ret.
+ */
+int gf_ld_preload_find(char *ret, size_t size);
+
+/*
+ * Returns the library's path, followed by the entries of `present` (may be NULL) except other
+ * copies of the library. The caller frees the result. Returns NULL if memory is short.
+ */
+char *gf_ld_preload_join(const char *library, const char *present);
+
+/* The verb `preload-path`: argv[0] is its name. Returns the exit code (tools/common/cli.h). */
+int gf_cmd_preload_path(int argc, char **argv);
+
+#endif

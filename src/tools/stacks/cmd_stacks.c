@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prints a running process's GPU states, hooked calls and copies, from the library's report. */
+#include "tools/stacks/cmd_stacks.h"
+
+#include "base/parse.h"
+#include "tools/answer/helps.h"
+#include "tools/common/cli.h"
+#include "tools/job/process_report.h"
+#include "tools/top/snapshot.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRIES 20
+#define HOOKS 6 /* the most hooks that are printed */
+#define MIB (double)(1 << 20)
+
+static const struct timespec pause_100ms = {.tv_nsec = 100000000};
+
+static void print_gpus(const json_t *report)
+{
+    char name[128], pci[32], cpus[256];
+    json_t *gpu;
+    size_t i;
+
+    json_array_foreach(json_object_get(report, "gpus"), i, gpu)
+        printf("  GPU %.0f: %s %s\n", gf_report_number(gpu, "device"),
+               gf_report_text(gpu, "name", name, sizeof(name)),
+               gf_report_text(gpu, "pci", pci, sizeof(pci)));
+    if (json_is_true(gf_report_at(report, "binding.in_force")))
+        printf("  threads are bound to CPUs %s\n",
+               gf_report_text(report, "binding.cpus", cpus, sizeof(cpus)));
+    if (json_is_integer(gf_report_at(report, "steps.current")))
+        printf("  step %.0f is in progress\n", gf_report_number(report, "steps.current"));
+}
+
+/* Finds a device in an earlier report; NULL if absent. */
+static const json_t *device_of(const json_t *report, int number)
+{
+    const json_t *devices = gf_report_at(report, "gpu_time.devices");
+    json_t *device;
+    size_t i;
+
+    json_array_foreach(devices, i,
+                       device) if ((int)gf_report_number(device, "device") == number) return device;
+    return NULL;
+}
+
+/* Prints the shares of a GPU's states between two reports; `before` may be NULL. */
+static void print_states(const json_t *before, const json_t *now)
+{
+    const char *name;
+    json_t *device, *state;
+    size_t i;
+
+    json_array_foreach(gf_report_at(now, "gpu_time.devices"), i, device)
+    {
+        const int number = (int)gf_report_number(device, "device");
+        const json_t *past = json_object_get(device_of(before, number), "states");
+        json_t *states = json_object_get(device, "states");
+        double all = 0;
+        json_object_foreach(states, name, state) all +=
+            gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
+        if (all <= 0)
+            continue;
+        const char *comma = "";
+        printf("    GPU %d: ", number);
+        json_object_foreach(states, name, state)
+        {
+            const double s =
+                gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
+            char plain[32];
+            if (s <= 0)
+                continue;
+            printf("%s%s %.0f %%", comma,
+                   gf_state_words(gf_report_plain(name, plain, sizeof(plain))), 100 * s / all);
+            comma = ", ";
+        }
+        puts("");
+    }
+}
+
+static void print_live_copies(const json_t *before, const json_t *now)
+{
+    static const char *const directions[] = {"to_device", "from_device"}, *const ways[] = {
+                                                                              "staged", "pinned",
+                                                                              "driver", "other"};
+    char path[64];
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(directions); i++)
+        for (size_t k = 0; k < GF_ARRAY_LEN(ways); k++) {
+            snprintf(path, sizeof(path), "transfers.%s.%s.calls", directions[i], ways[k]);
+            const double calls = gf_report_number(now, path) - gf_report_number(before, path);
+            snprintf(path, sizeof(path), "transfers.%s.%s.bytes", directions[i], ways[k]);
+            const double bytes = gf_report_number(now, path) - gf_report_number(before, path);
+            if (calls > 0)
+                printf("    copies %s the GPU (%s): %.0f, %.1f MiB\n", i == 0 ? "to" : "from",
+                       ways[k], calls, bytes / MIB);
+        }
+}
+
+/* Prints the hooks with the most calls between two reports; `before` may be NULL. */
+static void print_hooks(const json_t *before, const json_t *now)
+{
+    struct hook {
+        const char *name;
+        double calls;
+    } most[HOOKS] = {{0}};
+    const json_t *past = json_object_get(before, "hooks");
+    json_t *value;
+    const char *name;
+    char plain[64];
+
+    json_object_foreach(json_object_get(now, "hooks"), name, value)
+    {
+        struct hook hook = {name, json_number_value(value) -
+                                      json_number_value(json_object_get(past, name))};
+        for (size_t i = 0; i < HOOKS; i++)
+            if (hook.calls > most[i].calls) {
+                const struct hook fewer = most[i];
+                most[i] = hook;
+                hook = fewer;
+            }
+    }
+    printf("    hooked calls:%s", most[0].name ? "" : " none");
+    for (size_t i = 0; i < HOOKS && most[i].name; i++)
+        printf("%s %s %.0f", i ? "," : "", gf_report_plain(most[i].name, plain, sizeof(plain)),
+               most[i].calls);
+    puts("");
+}
+
+static void print_changes(const json_t *before, const json_t *now)
+{
+    print_states(before, now);
+    print_live_copies(before, now);
+    print_hooks(before, now);
+}
+
+/* Waits for a report that is newer than `before`. */
+static void await_next(pid_t pid, const struct gf_snapshot *before, struct gf_snapshot *ret)
+{
+    *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
+    for (int i = 0; i < TRIES; i++) {
+        nanosleep(&pause_100ms, NULL);
+        gf_snapshot_read(pid, ret);
+        if (gf_report_number(ret->report, "ran_s") > gf_report_number(before->report, "ran_s"))
+            return;
+        json_decref(ret->report);
+        ret->report = NULL;
+    }
+}
+
+static void print_report(pid_t pid, const struct gf_snapshot *first)
+{
+    const double age = (double)time(NULL) - gf_report_number(first->report, "written_at");
+    struct gf_snapshot next = {0};
+
+    if (first->source == gf_snapshot_live)
+        await_next(pid, first, &next);
+    const json_t *now = next.report ? next.report : first->report;
+    printf("libgpufeed in process %d", pid);
+    if (!next.report)
+        printf(" (%s, %.0f s old)", first->source == gf_snapshot_live ? "figures" : "report file",
+               age > 0 ? age : 0);
+    puts(":");
+    print_gpus(now);
+    if (next.report) {
+        printf("  in the last %.1f s:\n",
+               gf_report_number(next.report, "ran_s") - gf_report_number(first->report, "ran_s"));
+        print_changes(first->report, next.report);
+    }
+    printf("  in %.0f s since the first use of CUDA:\n", gf_report_number(now, "ran_s"));
+    print_changes(NULL, now);
+    json_decref(next.report);
+}
+
+/*
+ * Prints the state of a process, if the engine is loaded in it. With GPUFEED_LIVE=on, waits up to
+ * two seconds for newer figures, so that the state includes the changes of the last second.
+ */
+static void gf_live_state_print(pid_t pid)
+{
+    struct gf_snapshot snapshot;
+
+    if (gf_snapshot_check(pid) != 0)
+        return;
+    gf_snapshot_read(pid, &snapshot);
+    if (snapshot.report)
+        print_report(pid, &snapshot);
+    else if (snapshot.source == gf_snapshot_newer)
+        printf("libgpufeed in process %d is of a later version; use the gpufeed command of that "
+               "version\n",
+               pid);
+    else
+        printf("libgpufeed in process %d has no figures yet, or they cannot be read; set "
+               "GPUFEED_LIVE=on\n",
+               pid);
+    puts("");
+    json_decref(snapshot.report);
+}
+
+#define PROGRAM "gpufeed-stacks"
+
+static void print_stacks_help(void)
+{
+    puts("Usage: gpufeed stacks PID\n\n"
+         "Prints the Python and native stacks of every thread of a running process, with its "
+         "state, its\n"
+         "system call and the CPUs that it may use. The process is stopped for some milliseconds,\n"
+         "and for 3 seconds at most. What was not read by then is named.\n"
+         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.15.\n"
+         "If it uses the library, its GPUs, copies and hooked calls are printed first; with\n"
+         "GPUFEED_LIVE=on, also the copies and calls of the last second.\n\n"
+         "The kernel must permit tracing the process. In a container, this needs the capability\n"
+         "SYS_PTRACE; on a host with kernel.yama.ptrace_scope=1, it needs sudo.");
+}
+
+int gf_cmd_stacks(int argc, char **argv)
+{
+    static const char *const places[] = {
+        ".",         /* installed, or a bundle */
+        "../stacks", /* a build tree */
+    };
+    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 16];
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+
+    if (argc < 2) {
+        gf_cli_error("stacks", "no process to show: gpufeed stacks PID");
+        return GF_EXIT_USAGE;
+    }
+    if (argc > 2)
+        return gf_flags_excess("stacks", argv[2]);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_stacks_help();
+        return GF_EXIT_OK;
+    }
+    uint64_t pid;
+    if (gf_parse_u64(argv[1], &pid) || !pid || pid > INT_MAX) {
+        gf_cli_error("stacks", "%s is not a process id", argv[1]);
+        return GF_EXIT_USAGE;
+    }
+    folder[gf_max(length, (ssize_t)0)] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    gf_live_state_print((pid_t)pid);
+    fflush(stdout);
+    for (size_t i = 0; slash && i < GF_ARRAY_LEN(places); i++) {
+        snprintf(path, sizeof(path), "%s/%s/" PROGRAM, folder, places[i]);
+        execv(path, argv);
+        if (errno != ENOENT)
+            break;
+    }
+    gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",
+                 strerror(errno));
+    return GF_EXIT_FAILED;
+}

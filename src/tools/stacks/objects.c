@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/stacks/objects.h"
+
+#include "base/clock.h"
+#include "base/elf_view.h"
+#include "base/path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+FILE *gf_maps_open(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    return fopen(path, "re");
+}
+
+/* Parses a line like "start-end rwxp offset device inode path". */
+static bool parse(struct gf_maps_line *line)
+{
+    char *p;
+
+    line->start = strtoul(line->text, &p, 16);
+    if (*p++ != '-')
+        return false;
+    line->end = strtoul(p, &p, 16);
+    if (strlen(p) < 6)
+        return false;
+    line->executable = p[3] == 'x';
+    line->offset = strtoul(p + 5, &p, 16);
+    for (int field = 0; field < 2; field++) { /* device and inode */
+        p += strspn(p, " ");
+        p += strcspn(p, " ");
+    }
+    line->path = p + strspn(p, " ");
+    return true;
+}
+
+bool gf_maps_next(FILE *maps, struct gf_maps_line *ret)
+{
+    while (fgets(ret->text, sizeof(ret->text), maps)) {
+        ret->text[strcspn(ret->text, "\n")] = '\0';
+        if (parse(ret))
+            return true;
+    }
+    return false;
+}
+
+struct object {
+    uintptr_t start, end, offset; /* addresses and file offset of one mapping */
+    char path[512];
+    bool opened; /* true: an attempt to open the file was made */
+    struct gf_elf_view view;
+    struct gf_elf_symbols symbols;
+};
+
+/* After this time, functions have no names: the process may have a library with many symbols. */
+#define NAMES_NS UINT64_C(5000000000)
+
+struct gf_objects {
+    pid_t pid;
+    uint64_t until_ns;
+    struct object *list;
+    size_t count;
+};
+
+static bool add_object(struct gf_objects *objects, const struct gf_maps_line *line)
+{
+    struct object *more = realloc(objects->list, (objects->count + 1) * sizeof(*more));
+    if (!more)
+        return false;
+    objects->list = more;
+    more += objects->count++;
+    *more = (struct object){.start = line->start, .end = line->end, .offset = line->offset};
+    snprintf(more->path, sizeof(more->path), "%s", line->path);
+    return true;
+}
+
+struct gf_objects *gf_objects_read(pid_t pid)
+{
+    struct gf_objects *objects = calloc(1, sizeof(*objects));
+    struct gf_maps_line line;
+    FILE *maps = objects ? gf_maps_open(pid) : NULL;
+
+    if (!maps) {
+        free(objects);
+        return NULL;
+    }
+    objects->pid = pid;
+    objects->until_ns = gf_now_ns() + NAMES_NS;
+    while (gf_maps_next(maps, &line))
+        if (line.executable && line.path[0] && !add_object(objects, &line))
+            break;
+    fclose(maps);
+    return objects;
+}
+
+void gf_objects_free(struct gf_objects *objects)
+{
+    if (!objects)
+        return;
+    for (size_t i = 0; i < objects->count; i++)
+        if (objects->list[i].view.bytes)
+            gf_elf_view_close(&objects->list[i].view);
+    free(objects->list);
+    free(objects);
+}
+
+/* Opens the file through the process's root, because the process may be in a container. */
+static void open_object(const struct gf_objects *objects, struct object *object)
+{
+    char path[64 + sizeof(object->path)];
+
+    object->opened = true;
+    snprintf(path, sizeof(path), "/proc/%d/root%s", objects->pid, object->path);
+    if (object->path[0] != '/' || gf_elf_view_open(path, &object->view) != 0)
+        object->view = (struct gf_elf_view){0};
+    else if (!gf_elf_view_symbols(&object->view, &object->symbols))
+        object->symbols = (struct gf_elf_symbols){0};
+}
+
+/*
+ * Returns the address that the linker assigned to the byte that is mapped at `address`; 0 if
+ * unknown.
+ */
+static uintptr_t linked_address(const struct object *object, uintptr_t address)
+{
+    const uintptr_t offset = address - object->start + object->offset;
+    size_t count;
+    const Elf64_Phdr *segment = gf_elf_view_segments(&object->view, &count);
+
+    for (; segment && count; segment++, count--)
+        if (segment->p_type == PT_LOAD && offset >= segment->p_offset &&
+            offset - segment->p_offset < segment->p_filesz)
+            return offset - segment->p_offset + segment->p_vaddr;
+    return 0;
+}
+
+static const Elf64_Sym *covering_symbol(const struct gf_elf_symbols *symbols, uintptr_t linked)
+{
+    for (size_t i = 0; i < symbols->count; i++) {
+        const Elf64_Sym *symbol = &symbols->list[i];
+        if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_name < symbols->strings_size &&
+            linked >= symbol->st_value && linked - symbol->st_value < symbol->st_size)
+            return symbol;
+    }
+    return NULL;
+}
+
+static void name_in_object(const struct object *object, uintptr_t address, bool in_time, char *ret,
+                           size_t size)
+{
+    const uintptr_t linked = object->view.bytes ? linked_address(object, address) : 0;
+    const Elf64_Sym *symbol = linked && in_time ? covering_symbol(&object->symbols, linked) : NULL;
+    const char *name = gf_path_file_name(object->path);
+
+    if (symbol)
+        snprintf(ret, size, "%s+0x%lx (%s)", object->symbols.strings + symbol->st_name,
+                 (unsigned long)(linked - symbol->st_value), name);
+    else
+        snprintf(ret, size, "%s+0x%lx", name,
+                 (unsigned long)(linked ? linked : address - object->start + object->offset));
+}
+
+void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
+{
+    size_t first = 0, last = objects ? objects->count : 0;
+
+    /* The kernel lists the mappings in the order of their addresses. */
+    while (first < last) {
+        const size_t middle = (first + last) / 2;
+        struct object *object = &objects->list[middle];
+        if (address >= object->end) {
+            first = middle + 1;
+        } else if (address < object->start) {
+            last = middle;
+        } else {
+            if (!object->opened)
+                open_object(objects, object);
+            name_in_object(object, address, gf_now_ns() < objects->until_ns, ret, size);
+            return;
+        }
+    }
+    snprintf(ret, size, "0x%lx", (unsigned long)address);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/stacks/target.h"
+
+#include "base/clock.h"
+#include "os/procfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/*
+ * The most times that the process is searched for new threads. Without this limit, the search would
+ * not end if threads kept starting others.
+ */
+#define ROUNDS 16
+/* How long the threads are awaited at most, in one round and in all. */
+#define ROUND_NS UINT64_C(100000000)
+#define STOP_NS UINT64_C(400000000)
+
+/*
+ * Reads the thread's state and CPU from its file `stat`. The state follows the name, which is in
+ * parentheses and may contain any character.
+ */
+static void read_stat(struct gf_target_thread *thread, pid_t pid)
+{
+    char text[1024];
+
+    thread->state = '?';
+    thread->cpu = -1;
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/stat", pid, thread->tid) < 0)
+        return;
+    const char *p = strrchr(text, ')');
+    if (!p || !p[1])
+        return;
+    thread->state = p[2];
+    p += 2;
+    for (int field = 3; field < 39; field++) {
+        p = strchr(p, ' ');
+        if (!p)
+            return;
+        p++;
+    }
+    thread->cpu = (int)strtol(p, NULL, 10);
+}
+
+static void describe(struct gf_target_thread *thread, pid_t pid)
+{
+    char text[4096];
+
+    read_stat(thread, pid);
+    if (gf_procfs_read(thread->name, sizeof(thread->name), "", "proc/%d/task/%d/comm", pid,
+                       thread->tid) < 0)
+        thread->name[0] = '\0';
+    thread->syscall = -1;
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/syscall", pid, thread->tid) > 0 &&
+        text[0] >= '0' && text[0] <= '9')
+        thread->syscall = strtol(text, NULL, 10);
+    thread->cpus[0] = '\0';
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/status", pid, thread->tid) > 0) {
+        const char *list = gf_procfs_field(text, "Cpus_allowed_list");
+        if (list)
+            snprintf(thread->cpus, sizeof(thread->cpus), "%.*s", (int)strcspn(list, "\n"), list);
+    }
+}
+
+/* x86-64's C library keeps the address of a thread's descriptor in the base of segment fs. */
+static void read_thread_area(struct gf_target_thread *thread)
+{
+#ifdef __x86_64__
+    struct user_regs_struct registers;
+    if (ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) == 0)
+        thread->thread_area = registers.fs_base;
+#else
+    (void)thread;
+#endif
+}
+
+/* Requests the stop, and does not wait for it. */
+static void request_stop(struct gf_target_thread *thread, pid_t pid)
+{
+    describe(thread, pid);
+    if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL) != 0 ||
+        ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) != 0)
+        thread->error = errno;
+    else
+        thread->error = ETIMEDOUT; /* until it has stopped */
+}
+
+/* Whether the thread may still stop. */
+static bool is_awaited(struct gf_target_thread *thread)
+{
+    int status;
+
+    if (thread->stopped || thread->error != ETIMEDOUT)
+        return false;
+    const pid_t found = waitpid(thread->tid, &status, __WALL | WNOHANG);
+    if (found != thread->tid) {
+        thread->error = found < 0 && errno != EINTR ? errno : ETIMEDOUT;
+        return thread->error == ETIMEDOUT;
+    }
+    thread->stopped = WIFSTOPPED(status);
+    thread->error = thread->stopped ? 0 : ESRCH;
+    if (!thread->stopped)
+        return false;
+    /* If a signal arrived first, it is delivered when the thread continues. */
+    thread->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+    read_thread_area(thread);
+    return false;
+}
+
+/*
+ * Waits until the threads have stopped, but not for a thread in an uninterruptible wait, such as
+ * that for the child of vfork.
+ */
+static void await_stops(struct gf_target *target, uint64_t until_ns)
+{
+    static const struct timespec moment = {.tv_nsec = 500000};
+
+    for (;;) {
+        size_t awaited = 0;
+        for (size_t i = 0; i < target->count; i++)
+            awaited += is_awaited(&target->threads[i]);
+        if (!awaited || gf_now_ns() >= until_ns)
+            return;
+        nanosleep(&moment, NULL);
+    }
+}
+
+static bool is_known(const struct gf_target *target, pid_t tid)
+{
+    for (size_t i = 0; i < target->count; i++)
+        if (target->threads[i].tid == tid)
+            return true;
+    return false;
+}
+
+/* Requests that new threads stop. Returns their number, or -errno. */
+static int request_new(struct gf_target *target)
+{
+    char path[64];
+    int found = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", target->pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
+        return errno == ENOENT ? -ESRCH : -errno;
+    for (const struct dirent *entry; (entry = readdir(tasks));) {
+        const pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (tid <= 0 || is_known(target, tid))
+            continue;
+        struct gf_target_thread *more =
+            realloc(target->threads, (target->count + 1) * sizeof(*more));
+        if (!more) {
+            closedir(tasks);
+            return -ENOMEM;
+        }
+        target->threads = more;
+        more[target->count] = (struct gf_target_thread){.tid = tid};
+        request_stop(&more[target->count++], target->pid);
+        found++;
+    }
+    closedir(tasks);
+    return found;
+}
+
+static int by_tid(const void *a, const void *b)
+{
+    const struct gf_target_thread *one = a, *other = b;
+    return (one->tid > other->tid) - (one->tid < other->tid);
+}
+
+int gf_target_stop(struct gf_target *target, pid_t pid)
+{
+    const uint64_t until_ns = gf_now_ns() + STOP_NS;
+    int found = 1;
+
+    *target = (struct gf_target){.pid = pid};
+    for (int round = 0; found > 0 && round < ROUNDS; round++) {
+        found = request_new(target);
+        await_stops(target, gf_min(until_ns, gf_now_ns() + ROUND_NS));
+    }
+    if (found < 0)
+        return -found;
+    if (target->count)
+        qsort(target->threads, target->count, sizeof(*target->threads), by_tid);
+    for (size_t i = 0; i < target->count; i++)
+        if (target->threads[i].stopped || target->threads[i].error == ETIMEDOUT)
+            return 0;
+    return target->count ? target->threads[0].error : ESRCH;
+}
+
+void gf_target_release(struct gf_target *target)
+{
+    for (size_t i = 0; i < target->count; i++)
+        if (target->threads[i].stopped)
+            ptrace(PTRACE_DETACH, target->threads[i].tid, NULL,
+                   (uintptr_t)target->threads[i].signal);
+    free(target->threads);
+    *target = (struct gf_target){0};
+}
+
+size_t gf_target_read(void *closure, uintptr_t address, void *ret, size_t size)
+{
+    const struct gf_target *target = closure;
+    const struct iovec to = {ret, size};
+    const struct iovec from = {(void *)address, size};
+    const ssize_t got = process_vm_readv(target->pid, &to, 1, &from, 1, 0);
+    return got < 0 ? 0 : (size_t)got;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `gpufeed top --json`. docs/top.md describes the fields. */
+#include "tools/top/cmd_top.h"
+
+#include "base/parse.h"
+#include "tools/common/cli.h"
+#include "tools/common/text.h"
+#include "tools/top/process_figures.h"
+#include "tools/top/screen.h"
+#include "tools/top/snapshot.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *source_name(enum gf_snapshot_source source)
+{
+    return source == gf_snapshot_live    ? "live"
+           : source == gf_snapshot_file  ? "report_file"
+           : source == gf_snapshot_newer ? "later_version"
+                                         : NULL;
+}
+
+/* Returns a process as an object, or NULL if memory is short. The caller drops the reference. */
+static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
+                               const struct gf_top_history *history)
+{
+    struct gf_process_figures figures;
+
+    if (!snapshot->report)
+        return json_pack("{s:i,s:o}", "pid", snapshot->pid, "source",
+                         gf_json_text(source_name(snapshot->source)));
+    gf_process_figures_read(snapshot, history, &figures);
+    return json_pack("{s:i,s:o,s:o,s:f,s:f,s:o,s:o,s:f,s:f,s:f,s:o,s:b,s:o,s:o}", "pid",
+                     snapshot->pid, "source", gf_json_text(source_name(snapshot->source)), "rank",
+                     figures.rank < 0 ? json_null() : json_integer(figures.rank), "ran_s",
+                     figures.ran_s, "steps_per_s", figures.steps, "idle_share",
+                     figures.idle < 0 ? json_null() : json_real(figures.idle), "idle_cause",
+                     gf_json_text(figures.idle_cause), "to_device_bytes_per_s", figures.to_device,
+                     "from_device_bytes_per_s", figures.from_device, "stalled_share",
+                     figures.stalled, "stall_cause", gf_json_text(figures.stall_cause), "bound",
+                     figures.is_bound, "gpu", gf_json_text(figures.gpu), "command",
+                     gf_json_text(figures.command));
+}
+
+/* Prints the line of a process in `gpufeed top`. */
+
+#define LINE_MAX_BYTES 640
+#define MIB (double)(1 << 20)
+
+/* Removes the folder of the program from a command line. */
+static const char *without_folder(const char *command)
+{
+    const char *ret = command;
+
+    for (const char *p = command; *p && *p != ' '; p++)
+        if (*p == '/')
+            ret = p + 1;
+    return ret;
+}
+
+static void put_time(char *ret, size_t size, double seconds)
+{
+    const unsigned long all = seconds > 0 && seconds < 1e9 ? (unsigned long)seconds : 0;
+    snprintf(ret, size, "%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
+}
+
+static void put_cause(char *ret, const char *cause)
+{
+    snprintf(ret, GF_COLUMN_TEXT, "%s", *cause ? cause : "-");
+}
+
+static void fill_cells(pid_t pid, const struct gf_process_figures *figures, struct gf_cells *ret)
+{
+    char(*const text)[GF_COLUMN_TEXT] = ret->text;
+
+    snprintf(text[gf_column_pid], GF_COLUMN_TEXT, "%d", pid);
+    snprintf(text[gf_column_rank], GF_COLUMN_TEXT, figures->rank < 0 ? "-" : "%lld",
+             (long long)figures->rank);
+    put_time(text[gf_column_ran], GF_COLUMN_TEXT, figures->ran_s);
+    snprintf(text[gf_column_steps], GF_COLUMN_TEXT, "%.1f", figures->steps);
+    snprintf(text[gf_column_idle], GF_COLUMN_TEXT, figures->idle < 0 ? "-" : "%.1f%%",
+             100 * figures->idle);
+    put_cause(text[gf_column_why_idle], figures->idle_cause);
+    snprintf(text[gf_column_to_gpu], GF_COLUMN_TEXT, "%.0f", figures->to_device / MIB);
+    snprintf(text[gf_column_from_gpu], GF_COLUMN_TEXT, "%.0f", figures->from_device / MIB);
+    snprintf(text[gf_column_stalled], GF_COLUMN_TEXT, "%.1f%%", 100 * figures->stalled);
+    put_cause(text[gf_column_most_time], figures->stall_cause);
+    snprintf(text[gf_column_bound], GF_COLUMN_TEXT, "%s", figures->is_bound ? "yes" : "no");
+}
+
+static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
+                          const struct gf_top_history *history, unsigned width)
+{
+    const bool fits_gpu = gf_columns_fit_gpu(width);
+    struct gf_process_figures figures;
+    struct gf_cells cells;
+    char program[384];
+
+    gf_process_figures_read(snapshot, history, &figures);
+    fill_cells(snapshot->pid, &figures, &cells);
+    snprintf(program, sizeof(program), "%s%s%s%s",
+             snapshot->source == gf_snapshot_file ? "(report file) " : "",
+             fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
+             fits_gpu ? figures.command : without_folder(figures.command));
+    gf_columns_print(out, &cells, program, width);
+}
+
+/*
+ * Prints the line of a process, with rates between the two reports of the history. `snapshot`
+ * contains the later report. width: see tools/top/screen.h.
+ */
+static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
+                             const struct gf_top_history *history, unsigned width)
+{
+    char line[LINE_MAX_BYTES];
+
+    if (snapshot->report) {
+        print_figures(out, snapshot, history, width);
+        return;
+    }
+    snprintf(
+        line, sizeof(line), "%7d  %s", snapshot->pid,
+        snapshot->source == gf_snapshot_newer
+            ? "has a later version of the library; use the gpufeed command of that version"
+            : "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT");
+    gf_columns_print_line(out, line, width);
+}
+
+/* Shows running processes that use the library (docs/top.md). */
+
+#define PROCESSES_MAX 256
+#define PERIOD_MS 1000
+#define GF_TOP_SCHEMA 1 /* a new field does not change it */
+
+static const struct option flag_table[] = {
+    {"count", required_argument, NULL, 'n'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+struct words {
+    uint64_t count;      /* number of screens; UINT64_MAX: until the user quits; 0: not given */
+    const char *operand; /* NULL: all processes */
+    pid_t only;          /* the process that `operand` names; 0: `operand` names a job */
+    bool help, json;
+};
+
+static void print_top_help(void)
+{
+    puts("Usage: gpufeed top [-n N] [--json] [PID|JOB]\n\n"
+         "Shows the running processes of this user in which the library is active, the\n"
+         "process PID, or those of the job JOB (such as SLURM_JOB_ID): rank, time since\n"
+         "the first use of CUDA, steps (gpufeed_set_step), share of time in which the GPU\n"
+         "had nothing to do and its main cause, copies, share of time in stalls and their\n"
+         "main cause, and whether threads are bound.\n"
+         "The first screen shows rates since the start; each later one, rates since the\n"
+         "previous screen.\n"
+         "With GPUFEED_LIVE=on, a process updates its figures each second. Without it, top\n"
+         "shows the report file (GPUFEED_REPORT), which is updated less often.\n\n"
+         "  -n, --count N\n"
+         "      end after N screens; without it, q quits. 1 prints once.\n"
+         "  --json\n"
+         "      print a line of JSON instead of each screen; N is 1 unless given\n"
+         "  -h, --help\n"
+         "      show this help\n\n"
+         "Exit code: 0; 1 if PID does not exist, cannot be read or does not use the\n"
+         "library, or if no process of JOB uses it; 2 if the command line is not valid.");
+}
+
+static int usage_error(const char *what, const char *text)
+{
+    gf_cli_error("top", "%.40s is not a %s; see `gpufeed help top`", text, what);
+    return -EINVAL;
+}
+
+static int read_operand(const char *text, struct words *ret)
+{
+    uint64_t pid;
+
+    if (ret->operand) {
+        gf_flags_excess("top", text);
+        return -EINVAL;
+    }
+    ret->operand = text;
+    ret->only = gf_parse_u64(text, &pid) || pid > INT_MAX ? 0 : (pid_t)pid;
+    return 0;
+}
+
+static int read_flag(int code, struct words *ret)
+{
+    if (code == GF_FLAG_HELP) {
+        ret->help = true;
+        return 0;
+    }
+    if (code == 'j') {
+        ret->json = true;
+        return 0;
+    }
+    if (code == GF_FLAG_NO_VALUE)
+        gf_cli_error("top", "-n needs a value; see `gpufeed help top`");
+    if (code != 'n')
+        return -EINVAL;
+    if (gf_parse_u64(optarg, &ret->count) || !ret->count)
+        return usage_error("number of screens", optarg);
+    return 0;
+}
+
+/* Reads the command line. Flags may follow the operand. */
+static int read_words(int argc, char **argv, struct words *ret)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    const char *operand = "";
+    int error = 0;
+
+    *ret = (struct words){.count = 0};
+    while (!error && !ret->help && operand) {
+        const int code = gf_flags_next_short(&reader, "n:");
+        if (code != GF_FLAG_END) {
+            error = read_flag(code, ret);
+            continue;
+        }
+        operand = gf_flags_operand(&reader);
+        if (operand)
+            error = read_operand(operand, ret);
+    }
+    for (; !error && !ret->help && reader.at < argc; reader.at++)
+        error = read_operand(argv[reader.at], ret);
+    if (!ret->count)
+        ret->count = ret->json ? 1 : UINT64_MAX;
+    return error;
+}
+
+static int check_process(pid_t pid)
+{
+    const int error = gf_snapshot_check(pid);
+
+    if (error == -ENOENT && (kill(pid, 0) == 0 || errno != ESRCH))
+        gf_cli_error("top", "process %d does not use libgpufeed, or has not used CUDA yet", pid);
+    else if (error)
+        gf_cli_error("top", "cannot read process %d: %s", pid,
+                     error == -ENOENT ? "no such process" : strerror(-error));
+    return error;
+}
+
+/*
+ * Decides whether the operand names a process or a job. A number that is no process's id may be the
+ * id of a job. Returns 0, or -errno after printing why nothing can be shown.
+ */
+static int check_operand(struct words *words)
+{
+    pid_t pid;
+    size_t hidden;
+
+    if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
+        return check_process(words->only);
+    if (gf_snapshot_find(words->operand, &pid, 1, &hidden)) {
+        words->only = 0;
+        return 0;
+    }
+    if (words->only)
+        return check_process(words->only);
+    gf_cli_error("top", "no process of a job %.40s uses libgpufeed now%s", words->operand,
+                 hidden ? "; processes of other users cannot be read" : "");
+    return -ENOENT;
+}
+
+struct picture {
+    pid_t pids[PROCESSES_MAX];
+    size_t count, hidden;
+    struct gf_top_history history[PROCESSES_MAX];
+    size_t kept; /* number of elements of history */
+};
+
+static struct gf_top_history find_history(const struct picture *picture, pid_t pid)
+{
+    for (size_t i = 0; i < picture->kept; i++)
+        if (picture->history[i].pid == pid)
+            return picture->history[i];
+    return (struct gf_top_history){.pid = pid};
+}
+
+/* Called for each process of a picture, in order. */
+typedef void show_fn(void *closure, const struct gf_snapshot *snapshot,
+                     const struct gf_top_history *history);
+
+static void read_picture(struct picture *picture, show_fn *show, void *closure)
+{
+    static struct gf_top_history now[PROCESSES_MAX];
+    struct gf_snapshot snapshot;
+
+    for (size_t i = 0; i < picture->count; i++) {
+        now[i] = find_history(picture, picture->pids[i]);
+        gf_snapshot_read(picture->pids[i], &snapshot);
+        gf_process_figures_add(&now[i], &snapshot);
+        show(closure, &snapshot, &now[i]);
+        json_decref(snapshot.report);
+    }
+    memcpy(picture->history, now, sizeof(now));
+    picture->kept = picture->count;
+}
+
+static void show_row(void *closure, const struct gf_snapshot *snapshot,
+                     const struct gf_top_history *history)
+{
+    gf_top_row_print(stdout, snapshot, history, *(unsigned *)closure);
+}
+
+static void draw(struct picture *picture)
+{
+    unsigned width = gf_screen_width();
+
+    gf_columns_print_header(stdout, width);
+    read_picture(picture, show_row, &width);
+    if (!picture->count)
+        printf("No process of this user uses libgpufeed now%s.\n",
+               picture->hidden ? ", and processes of other users cannot be read" : "");
+}
+
+static void add_row(void *closure, const struct gf_snapshot *snapshot,
+                    const struct gf_top_history *history)
+{
+    json_array_append_new(closure, gf_top_json_row(snapshot, history));
+}
+
+static void print_json(struct picture *picture)
+{
+    json_t *rows = json_array(), *all;
+
+    read_picture(picture, add_row, rows);
+    all = json_pack("{s:i,s:o}", "schema", GF_TOP_SCHEMA, "processes", rows);
+    if (all && json_dumpf(all, stdout, JSON_COMPACT) == 0)
+        putchar('\n');
+    json_decref(all);
+}
+
+/*
+ * Finds the processes to show. Returns false if the user named a process, and this process has
+ * ended.
+ */
+static bool find(const struct words *words, struct picture *picture)
+{
+    if (!words->only) {
+        picture->count =
+            gf_snapshot_find(words->operand, picture->pids, PROCESSES_MAX, &picture->hidden);
+        return true;
+    }
+    picture->pids[0] = words->only;
+    picture->count = 1;
+    return gf_snapshot_check(words->only) == 0;
+}
+
+static void show(const struct words *words)
+{
+    static struct picture picture;
+    const bool terminal = words->count > 1 && !words->json && gf_screen_open();
+
+    for (uint64_t i = 0; i < words->count; i++) {
+        if ((i && !gf_screen_wait(PERIOD_MS)) || !find(words, &picture))
+            break;
+        if (terminal)
+            gf_screen_clear();
+        words->json ? print_json(&picture) : draw(&picture);
+        fflush(stdout);
+        if (ferror(stdout))
+            break;
+    }
+    gf_screen_close();
+}
+
+int gf_cmd_top(int argc, char **argv)
+{
+    struct words words;
+
+    if (read_words(argc, argv, &words))
+        return GF_EXIT_USAGE;
+    if (words.help) {
+        print_top_help();
+        return GF_EXIT_OK;
+    }
+    if (words.operand && check_operand(&words))
+        return GF_EXIT_FAILED;
+    show(&words);
+    return GF_EXIT_OK;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/top/process_figures.h"
+
+#include "base/fmt.h"
+#include "tools/job/process_report.h"
+
+#include <stdio.h>
+
+static double copied(const json_t *report, const char *direction)
+{
+    static const char *const ways[] = {"staged", "pinned", "driver", "other"};
+    char path[64];
+    double bytes = 0;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(ways); i++) {
+        snprintf(path, sizeof(path), "transfers.%s.%s.bytes", direction, ways[i]);
+        bytes += gf_report_number(report, path);
+    }
+    return bytes;
+}
+
+/* Adds the times of all GPUs of the process to the sums. */
+static void add_gpu_time(const json_t *report, struct gf_top_sums *ret)
+{
+    json_t *device, *state;
+    const char *name;
+    size_t i;
+
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+    {
+        json_object_foreach(json_object_get(device, "states"), name, state) ret->gpu_s +=
+            gf_report_number(state, "s");
+        ret->gpu_empty_s += gf_report_number(device, "states.empty.s");
+    }
+}
+
+void gf_process_figures_add(struct gf_top_history *history, const struct gf_snapshot *snapshot)
+{
+    const json_t *report = snapshot->report;
+    struct gf_top_sums now = {
+        .seconds = gf_report_number(report, "ran_s"),
+        .steps = gf_report_number(report, "steps.ended"),
+        .to_device = copied(report, "to_device"),
+        .from_device = copied(report, "from_device"),
+        .stalls_us = gf_report_number(report, "stalls.us"),
+    };
+
+    add_gpu_time(report, &now);
+
+    /* A new process may have the id of a process that has ended. */
+    if (history->pid != snapshot->pid || now.seconds < history->now.seconds)
+        *history = (struct gf_top_history){.pid = snapshot->pid};
+    if (!report || now.seconds <= history->now.seconds)
+        return;
+    history->before = history->now;
+    history->now = now;
+}
+
+/*
+ * Copies to buf the name of the row whose number `field` is largest and exceeds *ret_most, and sets
+ * *ret_most. If there is no such row, buf stays as it is.
+ */
+static void find_most(const json_t *rows, const char *field, double *ret_most, char *buf,
+                      size_t size)
+{
+    const char *name;
+    json_t *row;
+
+    json_object_foreach((json_t *)(uintptr_t)rows, name, row)
+    {
+        const double value = gf_report_number(row, field);
+        if (value > *ret_most) {
+            *ret_most = value;
+            snprintf(buf, size, "%s", name);
+        }
+    }
+    gf_plain_text(buf);
+}
+
+/* Finds the cause with the most stalled time. */
+static void find_stall_cause(const json_t *report, char *ret, size_t size)
+{
+    double most = 0;
+
+    find_most(gf_report_at(report, "stalls.causes"), "us", &most, ret, size);
+}
+
+/* Finds the cause for which a GPU had nothing to do for the longest time. */
+static void find_idle_cause(const json_t *report, char *ret, size_t size)
+{
+    json_t *device;
+    double most = 0;
+    size_t i;
+
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+        find_most(gf_report_at(device, "causes"), "s", &most, ret, size);
+}
+
+static int64_t rank_of(const json_t *report)
+{
+    const json_t *rank = gf_report_at(report, "start.rank.rank");
+    return json_is_integer(rank) ? json_integer_value(rank) : -1;
+}
+
+/* Returns the share of the GPUs' time without work between two reports; -1 if unknown. */
+static double idle_share(const struct gf_top_sums *now, const struct gf_top_sums *before)
+{
+    const double whole = now->gpu_s - before->gpu_s, empty = now->gpu_empty_s - before->gpu_empty_s;
+    return whole > 0 ? gf_max(0.0, gf_min(empty / whole, 1.0)) : -1;
+}
+
+/* Reads the command line, and separates its words by blanks. */
+static void read_command(pid_t pid, char *ret, size_t size)
+{
+    char path[48];
+    size_t length = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        length = fread(ret, 1, size - 1, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i < length; i++)
+        if (!ret[i])
+            ret[i] = ' ';
+    while (length && ret[length - 1] == ' ')
+        length--;
+    ret[length] = '\0';
+}
+
+void gf_process_figures_read(const struct gf_snapshot *snapshot,
+                             const struct gf_top_history *history, struct gf_process_figures *ret)
+{
+    const json_t *report = snapshot->report, *gpus = json_object_get(report, "gpus");
+    const struct gf_top_sums now = history->now, from = history->before;
+    const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
+
+    *ret = (struct gf_process_figures){
+        .rank = rank_of(report),
+        .ran_s = now.seconds,
+        .steps = (now.steps - from.steps) / passed,
+        .to_device = (now.to_device - from.to_device) / passed,
+        .from_device = (now.from_device - from.from_device) / passed,
+        .stalled = (now.stalls_us - from.stalls_us) / passed / 1e6,
+        .idle = idle_share(&now, &from),
+        .is_bound = json_is_true(gf_report_at(report, "binding.in_force")),
+    };
+    find_idle_cause(report, ret->idle_cause, sizeof(ret->idle_cause));
+    find_stall_cause(report, ret->stall_cause, sizeof(ret->stall_cause));
+    if (json_array_size(gpus))
+        gf_report_text(json_array_get(gpus, 0), "name", ret->gpu, sizeof(ret->gpu));
+    read_command(snapshot->pid, ret->command, sizeof(ret->command));
+}

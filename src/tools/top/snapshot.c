@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/top/snapshot.h"
+
+#include "abi/formats.h"
+#include "base/clock.h"
+#include "base/input_file.h"
+#include "base/path.h"
+#include "os/launch.h"
+#include "os/procfs.h"
+#include "tools/common/text.h"
+#include "tools/job/process_report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The start environment of another process. */
+
+struct gf_process_env {
+    char *text;
+    char **list; /* ends with NULL; never NULL itself */
+};
+
+/* Reads the environment of a process. The list is empty if the environment cannot be read. */
+static struct gf_process_env gf_process_env_read(pid_t pid);
+static void gf_process_env_free(struct gf_process_env *env);
+
+#define ENV_TEXT_MAX ((size_t)4 << 20)
+
+static char *empty_list[] = {NULL};
+
+/*
+ * Reads a whole file of /proc, whose size is not known in advance. Returns NULL if the file is
+ * empty or memory is short.
+ */
+static char *read_text(FILE *file, size_t *ret_size)
+{
+    char *text = NULL;
+    size_t size = 0, room = 0, got = 1;
+
+    while (got && size < ENV_TEXT_MAX) {
+        if (size + 1 >= room) {
+            char *grown = realloc(text, room = room ? 2 * room : 4096);
+            if (!grown)
+                break;
+            text = grown;
+        }
+        got = fread(text + size, 1, room - size - 1, file);
+        size += got;
+    }
+    if (text)
+        text[size] = '\0';
+    *ret_size = size;
+    return text;
+}
+
+/* Makes a list of the variables in a text in which each variable ends with a zero byte. */
+static char **list_of(char *text, size_t size)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < size; i++)
+        count += !text[i];
+    char **list = calloc(count + 2, sizeof(char *));
+    count = 0;
+    for (size_t at = 0; list && at < size; at += strlen(text + at) + 1)
+        list[count++] = text + at;
+    return list;
+}
+
+static struct gf_process_env gf_process_env_read(pid_t pid)
+{
+    struct gf_process_env env = {.list = empty_list};
+    char path[64];
+    size_t size = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/environ", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return env;
+    env.text = read_text(file, &size);
+    fclose(file);
+    char **list = env.text ? list_of(env.text, size) : NULL;
+    if (list)
+        env.list = list;
+    return env;
+}
+
+static void gf_process_env_free(struct gf_process_env *env)
+{
+    if (env->list != empty_list)
+        free(env->list);
+    free(env->text);
+    *env = (struct gf_process_env){.list = empty_list};
+}
+
+/* Whether a variable of a scheduler or launcher gives the process this job id. */
+static bool gf_process_env_has_job(const struct gf_process_env *env, const char *job)
+{
+    for (size_t i = 0; gf_launch_job_variables[i]; i++) {
+        const char *value = gf_launch_variable(env->list, gf_launch_job_variables[i]);
+        if (value && strcmp(value, job) == 0)
+            return true;
+    }
+    return false;
+}
+
+#define TEXT_MAX ((uint64_t)GF_REPORT_MOST)
+/*
+ * The time for one process, whatever its descriptors and files are. The process may be preempted
+ * while it writes its figures, so they are read again each millisecond.
+ */
+#define BUDGET_NS UINT64_C(60000000)
+#define DESCRIPTORS_MOST 4096 /* of all threads of the library in one process */
+
+/* Parses a text that another process wrote. Returns NULL if it is not a report. */
+static json_t *parse(const char *text, size_t length)
+{
+    json_t *report = json_loadb(text, length, 0, NULL);
+
+    if (json_is_integer(json_object_get(report, "schema")))
+        return report;
+    json_decref(report);
+    return NULL;
+}
+
+static bool read_all(int fd, void *buf, size_t size, off_t at)
+{
+    return pread(fd, buf, size, at) == (ssize_t)size;
+}
+
+/* Whether both headers name the same text. */
+static bool is_same_text(const struct gf_live_header *a, const struct gf_live_header *b)
+{
+    return a->sequence == b->sequence && a->text_at == b->text_at && a->text_bytes == b->text_bytes;
+}
+
+/*
+ * Tries to read the file. Returns false if the process wrote at the same time, or the file is
+ * damaged. The kernel may copy the bytes of a header in any order. So an even sequence number does
+ * not show that the other fields belong to the same text, and the header is compared with the
+ * header after the text was read.
+ */
+static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
+{
+    struct gf_live_header before, after;
+
+    if (!read_all(fd, &before, sizeof(before), 0) ||
+        memcmp(before.magic, GF_LIVE_MAGIC, sizeof(before.magic)) != 0 || before.pid != pid)
+        return false;
+    if (before.version > GF_LIVE_VERSION) {
+        ret->source = gf_snapshot_newer;
+        return true;
+    }
+    if (before.sequence % 2 || !before.text_bytes || before.text_bytes > TEXT_MAX)
+        return false;
+    char *text = malloc(before.text_bytes);
+    if (text && read_all(fd, text, before.text_bytes, (off_t)before.text_at) &&
+        read_all(fd, &after, sizeof(after), 0) && is_same_text(&before, &after))
+        ret->report = parse(text, before.text_bytes);
+    free(text);
+    if (ret->report)
+        ret->source = gf_snapshot_live;
+    return ret->report != NULL;
+}
+
+/* A search for the figures of one process. */
+struct search {
+    uint64_t until_ns;
+    unsigned descriptors;
+};
+
+static bool is_over(const struct search *search)
+{
+    return search->descriptors >= DESCRIPTORS_MOST || gf_now_ns() >= search->until_ns;
+}
+
+static void read_live(const char *path, const struct search *search, struct gf_snapshot *ret)
+{
+    static const struct timespec moment = {.tv_nsec = 1000000};
+    const int fd = gf_input_open(path);
+
+    while (fd >= 0 && !try_read(fd, ret->pid, ret) && !is_over(search))
+        nanosleep(&moment, NULL);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Returns the next name in a folder that is a number; -1 at the end of the folder. */
+static long next_number(DIR *stream)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(stream)))
+        if (*entry->d_name >= '0' && *entry->d_name <= '9')
+            return strtol(entry->d_name, NULL, 10);
+    return -1;
+}
+
+static bool is_live_file(const char *path)
+{
+    static const char wanted[] = "/memfd:" GF_LIVE_NAME;
+    char target[64];
+    const ssize_t length = readlink(path, target, sizeof(target) - 1);
+
+    return length >= (ssize_t)(sizeof(wanted) - 1) &&
+           memcmp(target, wanted, sizeof(wanted) - 1) == 0;
+}
+
+static void search_thread(long tid, struct search *search, struct gf_snapshot *ret)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
+    DIR *stream = opendir(path);
+    for (long fd; stream && ret->source == gf_snapshot_none && !is_over(search) &&
+                  (fd = next_number(stream)) >= 0;
+         search->descriptors++) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
+        if (is_live_file(path))
+            read_live(path, search, ret);
+    }
+    if (stream)
+        closedir(stream);
+}
+
+/*
+ * Searches the descriptors of the library's threads. One of these threads has the file open,
+ * perhaps in a private descriptor table.
+ */
+static void search_threads(struct gf_snapshot *ret)
+{
+    struct search search = {.until_ns = gf_now_ns() + BUDGET_NS};
+    char path[64], name[32];
+
+    snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
+    DIR *stream = opendir(path);
+    for (long tid; stream && ret->source == gf_snapshot_none && !is_over(&search) &&
+                   (tid = next_number(stream)) >= 0;)
+        if (gf_procfs_read(name, sizeof(name), "", "proc/%d/task/%ld/comm", ret->pid, tid) > 0 &&
+            strncmp(name, "gpufeed", strlen("gpufeed")) == 0)
+            search_thread(tid, &search, ret);
+    if (stream)
+        closedir(stream);
+}
+
+/*
+ * Finds the path of the report in the process's start environment. Returns false if it is not set.
+ */
+static bool report_path(pid_t pid, char *ret, size_t size)
+{
+    struct gf_process_env env = gf_process_env_read(pid);
+    const char *pattern = gf_launch_variable(env.list, "GPUFEED_REPORT");
+    struct gf_rank rank;
+
+    gf_launch_rank(env.list, &rank);
+    const bool found =
+        pattern && *pattern && gf_path_expand(pattern, pid, rank.rank, ret, size) == 0;
+    gf_process_env_free(&env);
+    return found;
+}
+
+/*
+ * Reads the report file. Its path is relative to the root or the working folder of the process,
+ * which may be in a container.
+ */
+static void read_file(struct gf_snapshot *ret)
+{
+    char expanded[PATH_MAX], path[PATH_MAX + 32];
+    size_t length;
+
+    if (!report_path(ret->pid, expanded, sizeof(expanded)))
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/%s%s", ret->pid, *expanded == '/' ? "root" : "cwd/",
+             expanded);
+    char *text = gf_whole_file_read(path, TEXT_MAX, &length);
+    json_t *report = text ? json_loadb(text, length, 0, NULL) : NULL;
+    free(text);
+    if (json_integer_value(json_object_get(report, "pid")) == ret->pid) {
+        ret->report = report;
+        ret->source = gf_snapshot_file;
+    } else {
+        json_decref(report); /* another rank or an earlier job wrote it */
+    }
+}
+
+void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
+{
+    *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
+    search_threads(ret);
+    if (ret->source == gf_snapshot_none)
+        read_file(ret);
+}
+
+int gf_snapshot_check(pid_t pid)
+{
+    char path[64], *line = NULL;
+    size_t held = 0;
+    int error = -ENOENT;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return -errno;
+    errno = 0;
+    while (error == -ENOENT && getline(&line, &held, file) > 0)
+        if (strstr(line, "/libgpufeed-engine.so"))
+            error = 0;
+    if (error && ferror(file))
+        error = -errno;
+    free(line);
+    fclose(file);
+    return error;
+}
+
+static bool is_of_job(pid_t pid, const char *job)
+{
+    struct gf_process_env env = gf_process_env_read(pid);
+    const bool is = gf_process_env_has_job(&env, job);
+
+    gf_process_env_free(&env);
+    return is;
+}
+
+size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden)
+{
+    size_t count = 0;
+    DIR *stream = opendir("/proc");
+
+    *ret_hidden = 0;
+    for (long pid; stream && count < max && (pid = next_number(stream)) >= 0;) {
+        const int error = gf_snapshot_check((pid_t)pid);
+        if (error == -EACCES || error == -EPERM)
+            ++*ret_hidden;
+        else if (!error && (!job || is_of_job((pid_t)pid, job)))
+            ret[count++] = (pid_t)pid;
+    }
+    if (stream)
+        closedir(stream);
+    return count;
+}

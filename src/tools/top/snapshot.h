@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the latest report of a running process. */
+#ifndef GF_TOOLS_TOP_SNAPSHOT_H
+#define GF_TOOLS_TOP_SNAPSHOT_H
+
+#include "base/base.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+enum gf_snapshot_source {
+    gf_snapshot_live,  /* the process's file in memory */
+    gf_snapshot_file,  /* its report file (GPUFEED_REPORT), which is older */
+    gf_snapshot_newer, /* no report: a later version of the library writes it in another form */
+    gf_snapshot_none,  /* no report: neither the file in memory nor the report file can be read */
+};
+
+struct gf_snapshot {
+    pid_t pid;
+    enum gf_snapshot_source source;
+    json_t *report; /* may be NULL; the caller drops the reference */
+};
+
+/* Reads the process's file in memory or, if that fails, its report file. */
+void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
+
+/*
+ * Lists the processes that have mapped the engine and that this user may read. If `job` is not
+ * NULL, lists only the processes of this job (gf_process_env_has_job). Returns their number, at
+ * most max. *ret_hidden counts processes of other users that could not be read.
+ */
+size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden);
+
+/*
+ * Returns 0 if the process has mapped the engine, -ENOENT if it has not, or another -errno if the
+ * process cannot be read.
+ */
+int gf_snapshot_check(pid_t pid);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/topo/topo.h"
+
+#include "host/locate.h"
+#include "os/launch.h"
+#include "os/procfs.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Returns the node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown.
+ */
+static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nodes)
+{
+    const struct gf_machine *machine = topo->machine;
+    unsigned best = 0;
+    int found = -1;
+
+    for (int from = gf_set_next(nodes, 0); from >= 0; from = gf_set_next(nodes, (unsigned)from + 1))
+        for (size_t i = 0; i < machine->node_count; i++) {
+            const struct gf_node *node = &machine->nodes[i];
+            const unsigned distance = gf_machine_distance(machine, (unsigned)from, node->id);
+            if (!distance || !gf_set_meet(&node->cpus, &topo->facts.start))
+                continue;
+            if (found < 0 || distance < best) {
+                best = distance;
+                found = (int)node->id;
+            }
+        }
+    return found;
+}
+
+/* Returns the index of a GPU in the list of visible GPUs; -1 if the GPU is hidden. */
+static int visible_index(const struct gf_topo *topo, const char *bdf)
+{
+    char canonical[20];
+
+    for (size_t i = 0; i < topo->visible.count; i++)
+        if (gf_pci_canonical(topo->visible.gpus[i].bdf, canonical) == 0 &&
+            strcmp(canonical, bdf) == 0)
+            return (int)i;
+    return -1;
+}
+
+static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
+                    const struct gf_visible_gpus *all)
+{
+    struct gf_topo_gpu *gpu = &topo->gpus[topo->gpu_count++];
+    struct gf_gpu wanted = {.device = -1, .attr_node = -1, .nvml_node = -1};
+    char canonical[20];
+
+    memcpy(gpu->bdf, pci->bdf, sizeof(gpu->bdf));
+    memcpy(wanted.bdf, pci->bdf, sizeof(wanted.bdf));
+    for (size_t i = 0; i < all->count; i++)
+        if (gf_pci_canonical(all->gpus[i].bdf, canonical) == 0 &&
+            strcmp(canonical, pci->bdf) == 0) {
+            memcpy(gpu->name, all->gpus[i].model, sizeof(gpu->name));
+            memcpy(gpu->uuid, all->gpus[i].uuid, sizeof(gpu->uuid));
+        }
+    const int index = visible_index(topo, pci->bdf);
+    gpu->visible = index >= 0;
+    gpu->device = topo->visible.ordered ? index : -1;
+    gpu->nearest = -1;
+    if (!gf_locate(topo->machine, &wanted, &gpu->nodes, &gpu->source))
+        return;
+    gf_locate_cpus(topo->machine, &gpu->nodes, &gpu->cpus);
+    gf_set_and(&gpu->usable, &gpu->cpus, &topo->facts.start);
+    if (gf_set_empty(&gpu->usable))
+        gpu->nearest = nearest_usable(topo, &gpu->nodes);
+}
+
+/*
+ * Reads the CPU mask of the process that made the recording. Returns false if it is not recorded.
+ */
+static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
+{
+    char text[4096], list[1024];
+
+    if (!*root || gf_procfs_read(text, sizeof(text), root, "proc/self/status") <= 0)
+        return false;
+    const char *field = gf_procfs_field(text, "Cpus_allowed_list");
+    if (!field)
+        return false;
+    snprintf(list, sizeof(list), "%.*s", (int)strcspn(field, "\n"), field);
+    return gf_set_parse(list, ret) == 0 && !gf_set_empty(ret);
+}
+
+void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
+                    struct gf_topo *ret)
+{
+    struct gf_visible_gpus all;
+    struct gf_cpus start = {0};
+
+    memset(ret, 0, sizeof(*ret));
+    ret->machine = machine;
+    ret->has_mask = !*root || read_recorded_mask(root, &start);
+    if (gf_set_empty(&start) && sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
+        start = machine->online;
+    /* The limits belong to the process with this mask, which may be the recorded one. */
+    gf_facts_gather(ret->has_mask ? root : "", envp, &start, &ret->facts);
+    gf_visible_gpus_read(machine, root, &all);
+    ret->visible = all;
+    gf_visible_gpus_choose(&ret->visible, gf_launch_variable(envp, "CUDA_VISIBLE_DEVICES"),
+                           gf_launch_variable(envp, "CUDA_DEVICE_ORDER"));
+    for (size_t i = 0; i < machine->gpu_count && ret->gpu_count < GF_VISIBLE_GPUS_MAX; i++)
+        add_gpu(ret, &machine->gpus[i], &all);
+}
