@@ -21,7 +21,7 @@ while read -r file; do
     name=${name%.*}
     case $file in
     src/base/* | src/config/* | src/os/* | src/abi/* | include/* | meson.build) suites[base]=1 suites[unit]=1 everywhere=1 ;;
-    src/host/* | src/host/* | src/tools/topo/* | tests/machines/*) suites[host]=1 ;;
+    src/host/* | src/tools/topo/* | tests/machines/*) suites[host]=1 ;;
     src/preload/heap/* | src/preload/malloc/*) suites[heap]=1 ;;
     src/preload/trace/*) suites[trace]=1 ;;
     src/preload/*) suites[hook]=1 ;;

@@ -150,7 +150,7 @@ def folder():
 def run(folder):
     """The preload library and the files that it opens, in the folders of the build."""
     top = PRELOAD.parents[1]
-    for file in (PRELOAD, *top.glob("engine/*.so"), *top.glob("engine/machine/private/*.so")):
+    for file in (PRELOAD, *top.glob("engine/*.so"), *top.glob("host/*.so")):
         copy = folder / file.relative_to(top)
         copy.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         shutil.copy(file, copy)

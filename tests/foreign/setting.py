@@ -96,7 +96,7 @@ class Setting:
 def copy_library(build, into):
     """Copies the library, its engine and the simulated driver to a folder that every user may read."""
     for file in (*(build / "src").glob("preload/*.so"), *(build / "src").glob("engine/*.so"),
-                 *(build / "src").glob("engine/machine/private/*.so*")):
+                 *(build / "src").glob("host/*.so*")):
         if file.is_file():
             copy = into / file.relative_to(build / "src")
             copy.parent.mkdir(parents=True, exist_ok=True)

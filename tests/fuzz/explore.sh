@@ -19,9 +19,9 @@ flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -Ibuild-fuzz/include "-fsanitize=ad
 
 # All modules that the parsers may use are in an archive, so each target links only those that it needs.
 rm -rf build-fuzz/objects build-fuzz/parsers.a
-mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include/cli/report/files
-python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/cli/report/files/page.h
-for source in src/base/*.c src/base/*.c src/config/*.c src/os/*.c src/tools/common/*.c src/tools/report/*.c src/cli/report/*/*.c src/tools/run/exec_target.c \
+mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include
+python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/page.h
+for source in src/base/*.c src/config/*.c src/os/*.c src/tools/{common,job,answer,report}/*.c src/tools/run/exec_target.c \
     src/host/hint.c src/preload/trace/dwarf*.c; do
     [[ $source == src/config/generate* ]] && continue
     clang "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "build-fuzz/objects/${source//\//-}.o"

@@ -12,8 +12,8 @@ import subprocess
 import sys
 
 # Object files below src, and the symbols in them that belong to the relocated library.
-EARLY = {"base/loader/object.c.o": set(), "base/loader/libc.c.o": {"_r_debug"},
-         "preload/hook/entry/entry.c.o": {"gf_mode_now", "gf_duplicate_load_passes", "gf_originals_find"}}
+EARLY = {"base_loader.c.o": {"_r_debug"},
+         "preload_hook_entry.c.o": {"gf_mode_now", "gf_duplicate_load_passes", "gf_originals_find"}}
 INSIDE_MALLOC = ["preload/trace", "preload/heap"]
 ALLOCATES = set("malloc calloc realloc reallocarray free aligned_alloc memalign posix_memalign valloc pvalloc strdup strndup "
                 "asprintf vasprintf fopen fopen64 fdopen freopen open_memstream fmemopen opendir fdopendir scandir getline "
@@ -29,7 +29,7 @@ def symbols(path, kind):
 def allocating(build):
     """Yields a line for each call of a function that allocates, and one for each room without objects."""
     for room in INSIDE_MALLOC:
-        objects = [path for path in sorted((build / room).rglob("*.o")) if "native" not in path.as_posix()]
+        objects = sorted(build.glob(f"libgf_*.p/{room.replace('/', '_')}_*.o"))
         if not objects:
             yield f"no object files of {room}"
         for path in objects:
@@ -41,8 +41,7 @@ def main():
     build = pathlib.Path(sys.argv[1]) / "src"
     paths = {}
     for name in EARLY:
-        folder, file = name.rsplit("/", 1)
-        found = [path for path in (build / folder).glob(f"*.p/{file}") if "native" not in path.as_posix()]
+        found = [path for path in build.glob(f"*.p/{name}") if "native" not in path.as_posix()]
         if not found:
             print(f"no object file of {name}", file=sys.stderr)
             return 1

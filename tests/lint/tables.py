@@ -8,9 +8,7 @@ import pathlib
 import re
 import sys
 
-import modules
-
-
+import layers
 
 STRING = r'((?:"[^"]*"\s*)+)'
 
@@ -47,20 +45,21 @@ def causes(root, _old):
     return rows
 
 
-def graph(_root, _old):
-    """Returns the table of folders and the folders that they may use, from modules.py. "X and below": X with all that X may use."""
-    reach = {folder: {folder, *used.split()} for folder, used in modules.GRAPH.items()}
+def graph(root, _old):
+    """Returns the table of folders and the folders that they may use, from layers.py. "X and below": X with all that X may use."""
+    used = layers.graph(root / "src")
+    reach = {folder: {folder, *others} for folder, others in used.items()}
     rows = ["| folder of src | may use |", "|---|---|"]
-    for folder in modules.GRAPH:
+    for folder in used:
         left, words = reach[folder] - {folder}, []
         while left:
-            whole = [name for name in modules.GRAPH if name in left and len(reach[name]) > 1 and reach[name] <= left]
+            whole = [name for name in used if name in left and len(reach[name]) > 1 and reach[name] <= left]
             if not whole:
                 break
             top = max(whole, key=lambda name: len(reach[name]))
             words.append(f"{top} and below")
             left = left - reach[top]
-        rows.append(f"| `{folder}` | {', '.join(words + [name for name in modules.GRAPH if name in left]) or 'nothing'} |")
+        rows.append(f"| `{folder}` | {', '.join(words + [name for name in used if name in left]) or 'nothing'} |")
     return rows
 
 

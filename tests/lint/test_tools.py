@@ -22,27 +22,40 @@ def run(*words):
 
 
 def small_tree(root, **files):
-    """Compiles a source tree of C files, whose keywords encode their paths, and runs modules.py on it."""
+    """Compiles a source tree of C files, whose keywords encode their paths, and runs layers.py on it."""
     paths = {root / "src" / name.replace("__", "/").replace("_dot_", "."): text for name, text in files.items()}
     for path, text in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    (root / "build" / "src").mkdir(parents=True, exist_ok=True)
+    (root / "src" / "meson.build").write_text("'base/a.c' 'os/a.c' 'preload/b/a.c' 'preload/c/a.c' 'host/a.c'")
+    commands = []
     for path in paths:
         if path.suffix == ".c":
-            made = root / "build" / "src" / path.parent.relative_to(root / "src") / "lib.a.p" / (path.name + ".o")
-            made.parent.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["cc", "-c", "-I", root / "src", path, "-o", made], check=True)
-    return run(sys.executable, LINT / "modules.py", root, root / "build")
+            made = f"src/{path.name}.o"
+            words = ["cc", "-c", "-I", str(root / "src"), str(path), "-o", made]
+            subprocess.run(words, check=True, cwd=root / "build")
+            commands.append({"file": str(path), "output": made, "command": " ".join(words)})
+    (root / "build" / "compile_commands.json").write_text(json.dumps(commands))
+    return run(sys.executable, LINT / "layers.py", root, root / "build")
 
 
-def test_modules_by_include(tmp_path):
-    good = small_tree(tmp_path, os__x_dot_c='#include "base/fmt.h"\n', base__fmt_dot_h="", engine__place__y_dot_h="")
+def test_layers_by_include(tmp_path):
+    good = small_tree(tmp_path, os__x_dot_c='#include "base/fmt.h"\n', base__fmt_dot_h="", host__y_dot_h="")
     assert good.returncode == 0, good.stdout
-    bad = small_tree(tmp_path, os__x_dot_c='#include "engine/place/y.h"\n')
-    assert bad.returncode == 1 and "includes engine/place/y.h of engine/place, which os may not use" in bad.stdout
+    bad = small_tree(tmp_path, os__x_dot_c='#include "host/y.h"\n')
+    assert bad.returncode == 1 and "includes host/y.h of host, which os may not use" in bad.stdout
 
 
-def test_modules_by_symbol(tmp_path):
+def test_layers_in_a_floor(tmp_path):
+    """A folder uses the folders of its floor that src/meson.build lists above it."""
+    good = small_tree(tmp_path, preload__c__x_dot_c='#include "preload/b/y.h"\n', preload__b__y_dot_h="")
+    assert good.returncode == 0, good.stdout
+    bad = small_tree(tmp_path, preload__b__x_dot_c='#include "preload/c/y.h"\n', preload__c__y_dot_h="")
+    assert bad.returncode == 1 and "includes preload/c/y.h of preload/c, which preload/b may not use" in bad.stdout
+
+
+def test_layers_by_symbol(tmp_path):
     """A module that declares a function itself, without the header, still has a dependency, because the object file
     has the symbol."""
     files = {"os__x_dot_c": "int gf_y(void); int gf_x(void) { return gf_y(); }\n", "os__y_dot_c": "int gf_y(void) { return 1; }\n"}
@@ -52,16 +65,30 @@ def test_modules_by_symbol(tmp_path):
     assert bad.returncode == 1 and "modules in a cycle: os/x, os/y" in bad.stdout
 
 
-def test_modules_unknown_folder(tmp_path):
+def test_layers_unknown_folder(tmp_path):
     bad = small_tree(tmp_path, attic__x_dot_c='#include "base/fmt.h"\n', base__fmt_dot_h="")
-    assert bad.returncode == 1 and "src/attic is not in the graph" in bad.stdout
+    assert bad.returncode == 1 and "src/meson.build lists no source of src/attic" in bad.stdout
 
 
-def test_modules_in_crowded_folders(tmp_path):
-    files = {f"os__m{n}_dot_h": "" for n in range(20)}
-    assert small_tree(tmp_path, **files).returncode == 0
-    bad = small_tree(tmp_path, os__more_dot_h="")
-    assert bad.returncode == 1 and "src/os has 21 modules" in bad.stdout
+def test_layers_own_header_first(tmp_path):
+    bad = small_tree(tmp_path, os__x_dot_c='#include "base/fmt.h"\n#include "os/x.h"\n', base__fmt_dot_h="", os__x_dot_h="")
+    assert bad.returncode == 1 and "src/os/x.c does not include os/x.h first" in bad.stdout
+
+
+def test_layers_header_compiles_alone(tmp_path):
+    bad = small_tree(tmp_path, os__x_dot_c='#include <stddef.h>\n#include "base/fmt.h"\n', base__fmt_dot_h="extern size_t gf_x;\n")
+    assert bad.returncode == 1 and "src/base/fmt.h does not compile alone" in bad.stdout
+
+
+def test_layers_long_files_and_common_names(tmp_path):
+    lines = "\n" * 640
+    common = {f"os__m{n}_dot_c": "static int here(void)\n{\n    return 0;\n}\nint gf_m%d(void)\n{\n    return here();\n}\n" % n + lines
+              for n in range(3)}
+    good = small_tree(tmp_path, **common)
+    assert good.returncode == 0, good.stdout
+    bad = small_tree(tmp_path, os__n_dot_c=common["os__m0_dot_c"].replace("gf_m0", "gf_n") + lines)
+    assert bad.returncode == 1 and "src/os/n.c has 1288 lines, more than 650" in bad.stdout
+    assert "static here stands in 4 files: os/m0.c os/m1.c os/m2.c os/n.c" in bad.stdout
 
 
 def words(path, pattern):
@@ -91,6 +118,7 @@ def test_tables_follow_the_code(tmp_path):
     for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats.h", shares, helps):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"
+    (tmp_path / "src" / "meson.build").write_text("'base/a.c' 'config/a.c' 'os/a.c'")
     graph.write_text("a\n<!-- graph: x -->\n<!-- end of graph -->\nb\n")
     reasons.write_text("<!-- reasons: x -->\n| `off` | old | kept |\n<!-- end of reasons -->\n"
                        "<!-- causes: x -->\n<!-- end of causes -->\n")

@@ -14,13 +14,11 @@ PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
 
 def sources(arch):
-    layers = [*PRELOAD_SOURCES.glob("*.c"), *(PRELOAD_SOURCES / "hook").rglob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
-              *(SOURCE / "src" / "base").glob("*.c"), *(SOURCE / "src" / "base").glob("*.c"),
-              *(SOURCE / "src" / "config").glob("*.c"), *(SOURCE / "src" / "os").glob("*.c")]
+    layers = [path for folder in ("preload/attach", "preload/hook", "base", "config", "os")
+              for path in (SOURCE / "src" / folder).glob("*.c")]
     # real_clock.c belongs to the engine, whose link redirects calls to it.
     layers = [path for path in layers if not path.name.startswith("generate") and path.name != "real_clock.c"]
-    return [*map(str, sorted(layers)), str(PRELOAD_SOURCES / "hook" / "resolve" / f"jump_{arch}.S"),
-            str(PRELOAD_SOURCES / "hook" / "entry" / f"entry_{arch}.S")]
+    return [*map(str, sorted(layers)), *(str(PRELOAD_SOURCES / "hook" / f"{name}_{arch}.S") for name in ("resolve", "entry"))]
 
 
 def build_preload(folder, cc, *flags, arch="x86_64"):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machines and facts for the tests of engine/machine and engine/place. */
+/* Machines and facts for the tests of src/host. */
 #ifndef GF_TESTS_PLACING_H
 #define GF_TESTS_PLACING_H
 

@@ -16,14 +16,14 @@
 #define PIECES 200
 
 struct count {
-    struct gf_job job;
+    struct gf_pieces job;
     _Atomic unsigned done[PIECES];
     pid_t owner;
     _Atomic unsigned by_helpers;
     bool odd;     /* a helper has unexpected properties */
     uint64_t bad; /* this piece fails */
     useconds_t pause;
-    const struct gf_job *other;
+    const struct gf_pieces *other;
     uint64_t first_seen; /* next piece of the other job when this job did its first piece */
     uint64_t seen;       /* and its last piece */
 };
@@ -40,12 +40,12 @@ static void check_helper(struct count *c)
         c->odd = true;
 }
 
-static bool count(struct gf_job *job, uint64_t piece)
+static bool count(struct gf_pieces *job, uint64_t piece)
 {
     struct count *c = (struct count *)job;
     if (piece == c->bad)
         return false;
-    while (piece > c->bad && gf_job_failed(job) == GF_PIECE_NONE)
+    while (piece > c->bad && gf_pieces_failed(job) == GF_PIECE_NONE)
         usleep(100); /* the thread with the failing piece may wait for a CPU */
     if (gettid() != c->owner) {
         gf_add_relaxed(&c->by_helpers, 1);
@@ -58,7 +58,7 @@ static bool count(struct gf_job *job, uint64_t piece)
     if (piece == 0)
         c->first_seen = c->seen;
     gf_add_relaxed(&c->done[piece], 1);
-    gf_job_notify(job);
+    gf_pieces_notify(job);
     return true;
 }
 
@@ -144,13 +144,13 @@ static void limits_and_waiting(void **state)
     struct count c;
     prepare(&c);
     gf_pool_open(pool, &c.job, 0);
-    assert_false(gf_job_help(&c.job));
+    assert_false(gf_pieces_help(&c.job));
     for (unsigned limit = 1; limit <= 20; limit++) { /* the calling thread does no piece */
-        uint32_t seen = gf_job_events(&c.job);
+        uint32_t seen = gf_pieces_events(&c.job);
         gf_pool_raise(pool, &c.job, limit);
         while (!gf_load_relaxed(&c.done[limit - 1])) {
-            gf_job_wait(&c.job, seen);
-            seen = gf_job_events(&c.job);
+            gf_pieces_wait(&c.job, seen);
+            seen = gf_pieces_events(&c.job);
         }
     }
     assert_int_equal(gf_pool_close(pool, &c.job), GF_PIECE_NONE);
@@ -241,7 +241,7 @@ static void helpers_are_shared(void **state)
     b.other = &a.job;
     gf_pool_open(pool, &a.job, PIECES);
     gf_pool_open(pool, &b.job, 20);
-    AWAIT(gf_job_is_finished(&b.job));
+    AWAIT(gf_pieces_is_finished(&b.job));
     gf_pool_close(pool, &a.job);
     gf_pool_close(pool, &b.job);
     assert_each_once(&b, 20);
@@ -263,7 +263,7 @@ static void low_priority_waits(void **state)
     other.other = &low.job;
     gf_pool_open(pool, &other.job, 40);
     gf_pool_open(pool, &low.job, PIECES);
-    AWAIT(gf_job_is_finished(&other.job));
+    AWAIT(gf_pieces_is_finished(&other.job));
     gf_pool_close(pool, &other.job);
     AWAIT(gf_load_relaxed(&low.job.next) >= 20);
     gf_pool_close(pool, &low.job);
@@ -279,15 +279,15 @@ static void helpers_finish_alone(void **state)
     struct count c;
     prepare(&c);
     gf_pool_open(pool, &c.job, 30);
-    AWAIT(gf_job_is_finished(&c.job));
-    assert_true(gf_job_is_finished(&c.job));
+    AWAIT(gf_pieces_is_finished(&c.job));
+    assert_true(gf_pieces_is_finished(&c.job));
     assert_int_equal(gf_pool_close(pool, &c.job), GF_PIECE_NONE);
     assert_each_once(&c, 30);
 }
 
 static _Atomic uint32_t ended;
 
-static void end(struct gf_job *job)
+static void end(struct gf_pieces *job)
 {
     const struct count *c = (struct count *)job;
     gf_add_seq_cst(&ended, gettid() == c->owner ? 100 : 1);
@@ -316,12 +316,12 @@ static void jobs_without_owner(void **state)
 
 static _Atomic bool place_taken;
 
-static bool nothing(struct gf_job *job, uint64_t piece)
+static bool nothing(struct gf_pieces *job, uint64_t piece)
 {
     return job->total > piece;
 }
 
-static void leave_place(struct gf_job *job)
+static void leave_place(struct gf_pieces *job)
 {
     (void)job;
     gf_store_release(&place_taken, false);
@@ -329,13 +329,14 @@ static void leave_place(struct gf_job *job)
 
 static void *use_place(void *closure)
 {
-    static struct gf_job job;
+    static struct gf_pieces job;
     for (unsigned used = 0; used < 3000;) {
         if (gf_exchange_acquire(&place_taken, true)) {
             sched_yield();
             continue;
         }
-        job = (struct gf_job){.work = nothing, .done = leave_place, .max_helpers = 1, .total = 3};
+        job =
+            (struct gf_pieces){.work = nothing, .done = leave_place, .max_helpers = 1, .total = 3};
         gf_pool_open(closure, &job, 3);
         used++;
     }
@@ -348,7 +349,7 @@ static _Atomic bool places_over;
 static void *keep_awake(void *pool)
 {
     while (!gf_load_relaxed(&places_over)) {
-        struct gf_job job = {.work = nothing, .total = 200};
+        struct gf_pieces job = {.work = nothing, .total = 200};
         gf_pool_run(pool, &job, 200);
     }
     return NULL;

@@ -46,7 +46,7 @@ static void compare_mask(void *closure, int task, pid_t tid)
 }
 
 /* Names the pool's helpers, so that the test ignores helpers of other pools. */
-static bool name_helper(struct gf_job *job, uint64_t piece)
+static bool name_helper(struct gf_pieces *job, uint64_t piece)
 {
     (void)job;
     (void)piece;
@@ -84,7 +84,7 @@ static void helpers_follow_the_program(void **state)
     while (gf_pool_helpers(pool) < 2)
         usleep(1000);
     for (unsigned named = 0, tries = 0; named < 2 && tries < 2000; tries++) {
-        struct gf_job job = {.work = name_helper};
+        struct gf_pieces job = {.work = name_helper};
         struct helper_masks masks = {.wanted = first};
         gf_pool_run(pool, &job, 6);
         gf_tasks_each(0, compare_mask, &masks);

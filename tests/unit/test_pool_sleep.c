@@ -56,7 +56,7 @@ static unsigned long naps_in_the_end(void)
 static int held_by[2]; /* a pipe */
 static _Atomic bool inside;
 
-static bool hold(struct gf_job *job, uint64_t piece)
+static bool hold(struct gf_pieces *job, uint64_t piece)
 {
     char word;
     (void)job;
@@ -67,7 +67,7 @@ static bool hold(struct gf_job *job, uint64_t piece)
 static void max_helpers_limits_wakeups(void **state)
 {
     (void)state;
-    struct gf_job job = {.work = hold, .max_helpers = 1, .total = 20};
+    struct gf_pieces job = {.work = hold, .max_helpers = 1, .total = 20};
     struct gf_pool *pool = pool_of(1005, 4);
 
     assert_int_equal(pipe(held_by), 0);
@@ -84,7 +84,7 @@ static void max_helpers_limits_wakeups(void **state)
     }
     assert_int_equal(naps_in_the_end(), before);
     assert_int_equal(write(held_by[1], "x", 1), 1);
-    while (gf_job_help(&job))
+    while (gf_pieces_help(&job))
         ;
     assert_int_equal(gf_pool_close(pool, &job), GF_PIECE_NONE);
     close(held_by[0]);

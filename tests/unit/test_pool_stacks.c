@@ -12,19 +12,19 @@
 
 /* Each helper records the address of its stack once. */
 static struct stacks {
-    struct gf_job job;
+    struct gf_pieces job;
     _Atomic unsigned told;
     uintptr_t at[8];
 } stacks;
 
-static bool tell_stack(struct gf_job *job, uint64_t piece)
+static bool tell_stack(struct gf_pieces *job, uint64_t piece)
 {
     char here;
     (void)piece;
     stacks.at[gf_add_relaxed(&stacks.told, 1)] = (uintptr_t)&here;
     while (gf_load_relaxed(&stacks.told) < 4)
         usleep(100);
-    gf_job_notify(job);
+    gf_pieces_notify(job);
     return true;
 }
 
@@ -56,9 +56,9 @@ static void stacks_side_by_side(void **state)
     }
     assert_int_equal(gf_pool_start(pool), 0);
     await_helpers(pool, 4);
-    stacks.job = (struct gf_job){.work = tell_stack, .total = 4};
+    stacks.job = (struct gf_pieces){.work = tell_stack, .total = 4};
     gf_pool_open(pool, &stacks.job, 4);
-    while (!gf_job_is_finished(&stacks.job))
+    while (!gf_pieces_is_finished(&stacks.job))
         usleep(100);
     gf_pool_close(pool, &stacks.job);
     for (unsigned i = 1; i < 4; i++) {

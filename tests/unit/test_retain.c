@@ -202,15 +202,15 @@ static void slow_huge_pages_end_the_advice(void **state)
 {
     (void)state;
     const uint64_t quick = 200000, slow = 5000000;
-    struct gf_huge_guard guard = {0};
+    struct gf_huge_trial guard = {0};
     /* Of 16 requests, two are slow and eight get no huge page. */
     for (int i = 0; i < 1000; i++)
         assert_false(gf_huge_judge(&guard, i % 8 ? quick : slow, i % 2));
-    guard = (struct gf_huge_guard){0};
+    guard = (struct gf_huge_trial){0};
     assert_false(gf_huge_judge(&guard, slow, true));
     assert_false(gf_huge_judge(&guard, slow, true));
     assert_true(gf_huge_judge(&guard, slow, true));
-    guard = (struct gf_huge_guard){0};
+    guard = (struct gf_huge_trial){0};
     for (int i = 0; i < 8; i++)
         assert_false(gf_huge_judge(&guard, quick, false));
     assert_true(gf_huge_judge(&guard, quick, false));

@@ -48,14 +48,14 @@ static enum gf_probed find_move(void)
                         move(SYS_process_vm_writev, &from, 1, (uintptr_t)&to));
 }
 
-bool gf_guarded_copy_is_possible(void)
+bool gf_program_copy_is_possible(void)
 {
     static _Atomic unsigned char known;
     return gf_permit(gf_permit_read_memory) && gf_permit(gf_permit_write_memory) &&
            gf_probe(&known, find_move);
 }
 
-bool gf_guarded_read(char *to, const char *program, size_t bytes,
+bool gf_program_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes))
 {
     char bounce[BOUNCE]; /* a buffer that fits into the L1 cache */
@@ -68,7 +68,7 @@ bool gf_guarded_read(char *to, const char *program, size_t bytes,
     return true;
 }
 
-bool gf_guarded_write(char *program, const char *from, size_t bytes)
+bool gf_program_write(char *program, const char *from, size_t bytes)
 {
     return move(SYS_process_vm_writev, (char *)(uintptr_t)from, bytes, (uintptr_t)program);
 }

@@ -27,16 +27,16 @@ bool gf_faults_are_handled(void);
  * Whether the kernel, and any seccomp filter, allow the functions below. May be called on any
  * thread.
  */
-bool gf_guarded_copy_is_possible(void);
+bool gf_program_copy_is_possible(void);
 
 /*
  * Copy between memory of the program and memory of the library. The function `copy` writes the
  * library's memory. False: some bytes of the program's memory cannot be accessed; bytes before them
  * may have been copied. May be called on any thread.
  */
-bool gf_guarded_read(char *to, const char *program, size_t bytes,
+bool gf_program_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes));
-bool gf_guarded_write(char *program, const char *from, size_t bytes);
+bool gf_program_write(char *program, const char *from, size_t bytes);
 
 /*
  * Accesses each page of the range on the calling thread, as a copy from or to the range would, so

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "engine/transfer/tuning.h"
 
-static bool claim_piece(struct gf_job *job, uint64_t *ret)
+static bool claim_piece(struct gf_pieces *job, uint64_t *ret)
 {
     uint64_t next = gf_load_relaxed(&job->next);
     do {
@@ -16,17 +16,17 @@ static bool claim_piece(struct gf_job *job, uint64_t *ret)
     return true;
 }
 
-static void fail_piece(struct gf_job *job, uint64_t piece)
+static void fail_piece(struct gf_pieces *job, uint64_t piece)
 {
     uint64_t first = gf_load_relaxed(&job->failed);
     while (piece < first &&
            !atomic_compare_exchange_weak_explicit(&job->failed, &first, piece, memory_order_acq_rel,
                                                   memory_order_relaxed))
         ;
-    gf_job_notify(job);
+    gf_pieces_notify(job);
 }
 
-bool gf_job_help(struct gf_job *job)
+bool gf_pieces_help(struct gf_pieces *job)
 {
     uint64_t piece;
     if (!claim_piece(job, &piece))
@@ -36,9 +36,9 @@ bool gf_job_help(struct gf_job *job)
     return true;
 }
 
-bool gf_job_is_finished(const struct gf_job *job)
+bool gf_pieces_is_finished(const struct gf_pieces *job)
 {
-    return !gf_job_unclaimed(job) && gf_load_acquire(&job->helpers) == 0;
+    return !gf_pieces_unclaimed(job) && gf_load_acquire(&job->helpers) == 0;
 }
 
 /*
@@ -56,23 +56,23 @@ static bool spin_until_changed(const _Atomic uint32_t *word, uint32_t seen)
     return false;
 }
 
-void gf_job_notify(struct gf_job *job)
+void gf_pieces_notify(struct gf_pieces *job)
 {
     gf_eventcount_notify(&job->events);
 }
 
-uint32_t gf_job_events(const struct gf_job *job)
+uint32_t gf_pieces_events(const struct gf_pieces *job)
 {
     return gf_eventcount_read(&job->events);
 }
 
-void gf_job_wait(struct gf_job *job, uint32_t seen)
+void gf_pieces_wait(struct gf_pieces *job, uint32_t seen)
 {
-    if (gf_job_events(job) == seen && !spin_until_changed(&job->events.count, seen))
+    if (gf_pieces_events(job) == seen && !spin_until_changed(&job->events.count, seen))
         gf_eventcount_await(&job->events, seen);
 }
 
-void gf_job_await_helpers(struct gf_job *job)
+void gf_pieces_await_helpers(struct gf_pieces *job)
 {
     uint32_t helpers;
     while ((helpers = gf_load_acquire(&job->helpers)) != 0)

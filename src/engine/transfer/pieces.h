@@ -111,14 +111,14 @@ static inline void gf_eventcount_notify(struct gf_eventcount *events)
 
 #define GF_PIECE_NONE UINT64_MAX
 
-struct gf_job {
+struct gf_pieces {
     /* The owner sets these members before gf_pool_open. */
 
     /*
      * Does a piece. Called on any thread, also on several threads at the same time. False: the
      * piece failed; then no further piece is claimed.
      */
-    bool (*work)(struct gf_job *job, uint64_t piece);
+    bool (*work)(struct gf_pieces *job, uint64_t piece);
     unsigned max_helpers; /* the most helpers that work on the job at once; 0: no limit */
     bool low_priority;    /* helpers work on the job only while no other job has work for them */
     /*
@@ -132,11 +132,11 @@ struct gf_job {
      * the job from the pool, calls this function, and never touches the job again. NULL: the job
      * has an owner.
      */
-    void (*done)(struct gf_job *job);
+    void (*done)(struct gf_pieces *job);
 
     /* The pool sets these members. */
     bool alone; /* the owner has a real-time scheduling policy, so no helper works on the job */
-    struct gf_job *before, *after;
+    struct gf_pieces *before, *after;
     uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */
     struct gf_eventcount events;        /* notifies the owner */
     _Atomic uint32_t helpers;           /* helpers at work on this job */
@@ -146,10 +146,10 @@ struct gf_job {
 };
 
 /* Claims and does one piece. False: no piece may be claimed now, or a piece has failed. */
-bool gf_job_help(struct gf_job *job);
+bool gf_pieces_help(struct gf_pieces *job);
 
 /* The first piece that failed, or GF_PIECE_NONE. */
-static inline uint64_t gf_job_failed(const struct gf_job *job)
+static inline uint64_t gf_pieces_failed(const struct gf_pieces *job)
 {
     return gf_load_acquire(&job->failed);
 }
@@ -158,22 +158,22 @@ static inline uint64_t gf_job_failed(const struct gf_job *job)
  * Whether all pieces are done, or a piece has failed and no helper is at work. Even then the owner
  * must call gf_pool_close.
  */
-bool gf_job_is_finished(const struct gf_job *job);
+bool gf_pieces_is_finished(const struct gf_pieces *job);
 
 /* Called inside work(): notifies the owner that something for which it may wait has happened. */
-void gf_job_notify(struct gf_job *job);
+void gf_pieces_notify(struct gf_pieces *job);
 
 /*
- * gf_job_wait waits until gf_job_events returns another value than `seen`, which it returned
- * earlier. Only the owner calls gf_job_wait, and only while a helper is at work that will call
- * gf_job_notify.
+ * gf_pieces_wait waits until gf_pieces_events returns another value than `seen`, which it returned
+ * earlier. Only the owner calls gf_pieces_wait, and only while a helper is at work that will call
+ * gf_pieces_notify.
  */
-uint32_t gf_job_events(const struct gf_job *job);
-void gf_job_wait(struct gf_job *job, uint32_t seen);
+uint32_t gf_pieces_events(const struct gf_pieces *job);
+void gf_pieces_wait(struct gf_pieces *job, uint32_t seen);
 
 /* Functions for the pool. */
 
-static inline void gf_job_init(struct gf_job *job, uint64_t limit, uint32_t pkru)
+static inline void gf_pieces_init(struct gf_pieces *job, uint64_t limit, uint32_t pkru)
 {
     job->pkru = pkru;
     gf_store_relaxed(&job->events.count, 0);
@@ -185,10 +185,10 @@ static inline void gf_job_init(struct gf_job *job, uint64_t limit, uint32_t pkru
 }
 
 /* Waits until no helper is at work on the job. */
-void gf_job_await_helpers(struct gf_job *job);
+void gf_pieces_await_helpers(struct gf_pieces *job);
 
 /* The number of pieces that may be claimed now. */
-static inline uint64_t gf_job_unclaimed(const struct gf_job *job)
+static inline uint64_t gf_pieces_unclaimed(const struct gf_pieces *job)
 {
     const uint64_t next = gf_load_acquire(&job->next);
     const uint64_t limit = gf_load_acquire(&job->limit);

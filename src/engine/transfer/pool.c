@@ -19,10 +19,10 @@
  * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed.
  */
 
-struct gf_job;
+struct gf_pieces;
 
 struct gf_running {
-    struct gf_job *job;
+    struct gf_pieces *job;
     pthread_mutex_t *lock;    /* the pool's, which another thread may hold at the fork */
     struct gf_running *outer; /* the call that a handler of a signal has interrupted */
 };
@@ -77,8 +77,8 @@ struct gf_pool {
     struct gf_cpus now;   /* the helpers' CPUs: `cpus` without those that the program gave up */
     pid_t tids[HELPERS_MAX];
     unsigned tid_count;
-    struct gf_job *cursor; /* the job that is examined next */
-    _Atomic unsigned jobs; /* written under the lock */
+    struct gf_pieces *cursor; /* the job that is examined next */
+    _Atomic unsigned jobs;    /* written under the lock */
 
     _Alignas(64) struct gf_eventcount events; /* notifies helpers that a job may have work */
 };
@@ -176,7 +176,7 @@ unsigned gf_pool_jobs(const struct gf_pool *pool)
 
 /* The ring of open jobs. The callers of these functions hold the lock. */
 
-static void insert_job(struct gf_pool *pool, struct gf_job *job)
+static void insert_job(struct gf_pool *pool, struct gf_pieces *job)
 {
     const unsigned jobs = gf_pool_jobs(pool);
     gf_store_relaxed(&pool->jobs, jobs + 1);
@@ -189,7 +189,7 @@ static void insert_job(struct gf_pool *pool, struct gf_job *job)
     }
 }
 
-static void remove_job(struct gf_pool *pool, struct gf_job *job)
+static void remove_job(struct gf_pool *pool, struct gf_pieces *job)
 {
     const unsigned jobs = gf_pool_jobs(pool) - 1;
     gf_store_relaxed(&pool->jobs, jobs);
@@ -205,9 +205,9 @@ static void remove_job(struct gf_pool *pool, struct gf_job *job)
 
 /* Helpers. */
 
-static bool may_enter(const struct gf_job *job)
+static bool may_enter(const struct gf_pieces *job)
 {
-    return !job->alone && gf_job_unclaimed(job) &&
+    return !job->alone && gf_pieces_unclaimed(job) &&
            (!job->max_helpers || gf_load_relaxed(&job->helpers) < job->max_helpers);
 }
 
@@ -215,9 +215,9 @@ static bool may_enter(const struct gf_job *job)
  * Finds the next open job that has work, and adds the calling helper to that job's count of
  * helpers. Jobs of low priority come last. NULL: no job has work.
  */
-static struct gf_job *enter_next_job(struct gf_pool *pool)
+static struct gf_pieces *enter_next_job(struct gf_pool *pool)
 {
-    struct gf_job *found = NULL;
+    struct gf_pieces *found = NULL;
 
     if (!gf_pool_jobs(pool))
         return NULL;
@@ -238,12 +238,12 @@ static struct gf_job *enter_next_job(struct gf_pool *pool)
  * Does one piece with the owner's protection key rights, because a helper must not read memory that
  * the owner may not read.
  */
-static void help_as_owner(struct gf_pool *pool, struct gf_job *job)
+static void help_as_owner(struct gf_pool *pool, struct gf_pieces *job)
 {
     const uint32_t own = pool->has_pkru ? gf_pkru_get() : 0;
     if (pool->has_pkru && own != job->pkru)
         gf_pkru_set(job->pkru);
-    gf_job_help(job);
+    gf_pieces_help(job);
     if (pool->has_pkru && own != job->pkru)
         gf_pkru_set(own);
 }
@@ -252,10 +252,10 @@ static void help_as_owner(struct gf_pool *pool, struct gf_job *job)
  * A helper leaves a job without an owner. Helpers enter jobs under the same lock, so the last
  * helper that leaves sees that the job is finished.
  */
-static void leave_unowned_job(struct gf_pool *pool, struct gf_job *job)
+static void leave_unowned_job(struct gf_pool *pool, struct gf_pieces *job)
 {
     pthread_mutex_lock(&pool->lock);
-    const bool done = gf_sub_acq_rel(&job->helpers, 1) == 1 && !gf_job_unclaimed(job);
+    const bool done = gf_sub_acq_rel(&job->helpers, 1) == 1 && !gf_pieces_unclaimed(job);
     if (done)
         remove_job(pool, job);
     pthread_mutex_unlock(&pool->lock);
@@ -264,7 +264,7 @@ static void leave_unowned_job(struct gf_pool *pool, struct gf_job *job)
 }
 
 /* The owner may free the job as soon as the count has reached 0. */
-static void leave_job(struct gf_pool *pool, struct gf_job *job)
+static void leave_job(struct gf_pool *pool, struct gf_pieces *job)
 {
     if (job->done)
         leave_unowned_job(pool, job);
@@ -376,7 +376,7 @@ static void *run_helper(void *arg)
     gf_add_acq_rel(&pool->alive, 1);
     for (;;) {
         const uint32_t seen = gf_eventcount_read(&pool->events);
-        struct gf_job *job = enter_next_job(pool);
+        struct gf_pieces *job = enter_next_job(pool);
         if (job) {
             help_as_owner(pool, job);
             leave_job(pool, job);
@@ -444,7 +444,7 @@ int gf_pools_start_requested(void)
 
 /* Owners. */
 
-static unsigned usable_helpers(const struct gf_pool *pool, const struct gf_job *job,
+static unsigned usable_helpers(const struct gf_pool *pool, const struct gf_pieces *job,
                                uint64_t pieces)
 {
     return (unsigned)gf_min(
@@ -479,7 +479,7 @@ static void wake_helpers(struct gf_pool *pool, unsigned max_helpers, unsigned he
         gf_eventcount_wake(&pool->events, wanted);
 }
 
-void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
+void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
 {
     const unsigned max_helpers = job->max_helpers;
     const unsigned helpers = usable_helpers(pool, job, job->total ? job->total : limit);
@@ -487,7 +487,7 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
     /* Helpers work on the job of a real-time thread only if that thread never waits for the job. */
     const bool is_alone = !job->done && !job->low_priority && gf_is_realtime();
     job->alone = is_alone;
-    gf_job_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);
+    gf_pieces_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);
     pthread_mutex_lock(&pool->lock);
     insert_job(pool, job);
     pthread_mutex_unlock(&pool->lock);
@@ -495,7 +495,7 @@ void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
         wake_helpers(pool, max_helpers, helpers);
 }
 
-void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
+void gf_pool_raise(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
 {
     const uint64_t more = limit - gf_load_relaxed(&job->limit);
     gf_store_seq_cst(&job->limit, limit);
@@ -503,24 +503,24 @@ void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit)
         wake_helpers(pool, job->max_helpers, usable_helpers(pool, job, more));
 }
 
-uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job)
+uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job)
 {
     gf_store_seq_cst(&job->limit, 0);
     pthread_mutex_lock(&pool->lock);
     remove_job(pool, job);
     pthread_mutex_unlock(&pool->lock);
     if (gf_load_acquire(&job->helpers) != 0)
-        gf_job_await_helpers(job);
+        gf_pieces_await_helpers(job);
     return gf_load_relaxed(&job->failed);
 }
 
-uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
+uint64_t gf_pool_run(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces)
 {
     struct gf_running run = {.job = job, .lock = &pool->lock};
 
     gf_running_begin(&run);
     gf_pool_open(pool, job, pieces);
-    while (gf_job_help(job))
+    while (gf_pieces_help(job))
         ;
     const uint64_t failed = gf_pool_close(pool, job);
     gf_running_end(&run);
@@ -528,13 +528,13 @@ uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
 }
 
 /* Waits until a helper has claimed a piece, or a piece counts as failed in a forked child. */
-static bool await_claim(const struct gf_job *job, uint64_t patience_ns)
+static bool await_claim(const struct gf_pieces *job, uint64_t patience_ns)
 {
     static const struct timespec moment = {.tv_nsec = 20000};
     const uint64_t begun = gf_now_ns();
 
     for (uint64_t waited = 0; gf_load_relaxed(&job->next) == 0; waited = gf_now_ns() - begun) {
-        if (gf_job_failed(job) != GF_PIECE_NONE)
+        if (gf_pieces_failed(job) != GF_PIECE_NONE)
             return true;
         if (waited >= patience_ns)
             return false;
@@ -547,16 +547,16 @@ static bool await_claim(const struct gf_job *job, uint64_t patience_ns)
 }
 
 /* The first piece that was not done. */
-static uint64_t first_undone(const struct gf_job *job, uint64_t pieces)
+static uint64_t first_undone(const struct gf_pieces *job, uint64_t pieces)
 {
     const uint64_t claimed = gf_load_relaxed(&job->next);
 
-    if (gf_job_failed(job) != GF_PIECE_NONE || claimed >= pieces)
-        return gf_job_failed(job);
+    if (gf_pieces_failed(job) != GF_PIECE_NONE || claimed >= pieces)
+        return gf_pieces_failed(job);
     return claimed;
 }
 
-uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_job *job, uint64_t pieces,
+uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces,
                                 uint64_t patience_ns)
 {
     struct gf_running run = {.job = job, .lock = gf_pool_lock(pool)};
@@ -564,8 +564,8 @@ uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_job *job, uint64
     gf_running_begin(&run);
     gf_pool_open(pool, job, pieces);
     if (await_claim(job, patience_ns))
-        for (uint32_t seen; seen = gf_job_events(job), gf_job_unclaimed(job);)
-            gf_job_wait(job, seen);
+        for (uint32_t seen; seen = gf_pieces_events(job), gf_pieces_unclaimed(job);)
+            gf_pieces_wait(job, seen);
     gf_pool_close(pool, job);
     const uint64_t undone = first_undone(job, pieces);
     gf_running_end(&run);

@@ -93,23 +93,23 @@ int gf_pools_start_requested(void);
  * its address until it is closed. Helpers are woken even if no piece may be claimed yet, because
  * waking up takes longer than a chunk's DMA.
  */
-void gf_pool_open(struct gf_pool *pool, struct gf_job *job, uint64_t limit);
+void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit);
 
 /* Raises the limit below which pieces may be claimed. Called by the job's owner only. */
-void gf_pool_raise(struct gf_pool *pool, struct gf_job *job, uint64_t limit);
+void gf_pool_raise(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit);
 
 /*
  * Ends a job: no further piece may be claimed, and the function waits for the pieces that helpers
  * have begun. Returns the first piece that failed, or GF_PIECE_NONE.
  */
-uint64_t gf_pool_close(struct gf_pool *pool, struct gf_job *job);
+uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job);
 
 /*
  * Opens a job, does all its pieces on the caller and the helpers, and closes it. Returns the same
  * as gf_pool_close. A handler of a signal may interrupt this call and fork. In the child, which has
  * no helpers, the call then returns 0, as if the first piece had failed.
  */
-uint64_t gf_pool_run(struct gf_pool *pool, struct gf_job *job, uint64_t pieces);
+uint64_t gf_pool_run(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces);
 
 /* The first pool that has at least `helpers` helpers; NULL if there is no such pool. */
 struct gf_pool *gf_pool_with_helpers(unsigned helpers);
@@ -123,15 +123,15 @@ unsigned gf_pool_jobs(const struct gf_pool *pool);
 
 /* Jobs of which the owner does no piece, because only helpers can. */
 
-struct gf_job;
+struct gf_pieces;
 struct gf_pool;
 
 /*
  * Like gf_pool_run, but the caller does no piece. It waits at most `patience_ns` until a helper has
  * claimed the first piece, and then until all pieces are done. Returns the first piece that failed or
- * was not done, or GF_PIECE_NONE. work() must call gf_job_notify at its end.
+ * was not done, or GF_PIECE_NONE. work() must call gf_pieces_notify at its end.
  */
-uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_job *job, uint64_t pieces,
+uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces,
                                 uint64_t patience_ns);
 
 #endif

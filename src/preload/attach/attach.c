@@ -156,15 +156,15 @@ const struct gf_engine *gf_engine(void)
 const struct gf_engine *gf_engine_enter(void)
 {
     const struct gf_engine *engine = gf_engine();
-    if (gf_likely(!engine) || gf_thread.guard || gf_thread.ours)
+    if (gf_likely(!engine) || gf_thread.inside || gf_thread.ours)
         return NULL;
-    gf_thread.guard++;
+    gf_thread.inside++;
     return engine;
 }
 
 void gf_engine_leave(void)
 {
-    gf_thread.guard--;
+    gf_thread.inside--;
 }
 
 static void announce_stage(unsigned to)
@@ -234,7 +234,7 @@ static bool await_engine(void)
 static void attach_before_fork(void)
 {
     const int error = errno;
-    if (!gf_thread.guard)
+    if (!gf_thread.inside)
         await_engine();
     errno = error;
 }
@@ -246,9 +246,9 @@ static void attach_in_child(void)
     gf_counters_in_child();
     gf_submissions_in_child();
     if (attached && attached->forked) {
-        gf_thread.guard++;
+        gf_thread.inside++;
         attached->forked();
-        gf_thread.guard--;
+        gf_thread.inside--;
     }
 }
 
@@ -419,7 +419,7 @@ static void publish_engine(const struct gf_engine *engine)
  */
 static void *load_engine(void *caller)
 {
-    gf_thread.guard++;
+    gf_thread.inside++;
     prctl(PR_SET_NAME, "gpufeed");
     gf_arenas_share_main();
     loader_thread = gettid();
@@ -458,7 +458,7 @@ static GF_COLD void start_load(void)
      * cuInit is no cancellation point.
      */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    gf_thread.guard++;
+    gf_thread.inside++;
     gf_messages_start();
     warn_of_duplicate();
     gf_logging_cuda();
@@ -474,7 +474,7 @@ static GF_COLD void start_load(void)
         if (engine)
             engine->joined();
     }
-    gf_thread.guard--;
+    gf_thread.inside--;
     pthread_setcancelstate(cancel, NULL);
     errno = error;
 }
@@ -482,7 +482,7 @@ static GF_COLD void start_load(void)
 void gf_attach(void)
 {
     unsigned none = stage_none;
-    if (gf_load_relaxed(&stage) != none || gf_thread.guard || gf_duplicate_load_passes())
+    if (gf_load_relaxed(&stage) != none || gf_thread.inside || gf_duplicate_load_passes())
         return;
     if (gf_cas_acq_rel(&stage, &none, stage_taken))
         start_load();

@@ -14,7 +14,7 @@
 /* What the hooks know about a thread. All members are zero in a new thread. */
 
 struct gf_thread {
-    unsigned guard; /* nonzero inside this library, where hooks pass through */
+    unsigned inside; /* nonzero inside this library, where hooks pass through */
     /* Nonzero inside cuInit or context creation, where libcuda starts threads. */
     unsigned in_driver;
     /* Number of the thread's counter set (hook/counters.h); 0 before it has one. */

@@ -202,14 +202,14 @@ static GF_COLD const struct gf_driver *build_table(const void *address, bool pin
     struct object driver = {.address = (uintptr_t)address};
     struct gf_driver *ret = NULL;
 
-    gf_thread.guard++;
+    gf_thread.inside++;
     if (gf_driver_shim())
         ret = build_for_shim();
     else if (dl_iterate_phdr(match_libcuda, &driver) && (!pin || pin_object(&driver)))
         ret = publish_table(&driver, &none);
     if (ret && pin)
         gf_store_release(&ret->pinned, true);
-    gf_thread.guard--;
+    gf_thread.inside--;
     errno = error;
     return ret;
 }

@@ -111,7 +111,7 @@ void gf_submissions_end_gap(int device);
 static inline void gf_submissions_doing(unsigned doing)
 {
     const unsigned set = gf_thread.counters;
-    if (gf_likely(set && set <= GF_COUNTER_OWN) && !gf_thread.guard)
+    if (gf_likely(set && set <= GF_COUNTER_OWN) && !gf_thread.inside)
         gf_store_relaxed(&gf_submissions.submitters[set - 1].doing, doing);
 }
 
@@ -178,7 +178,7 @@ static inline void gf_submissions_launch_graph(CUgraphExec graph)
         &gf_submissions.graphs[(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) % GF_GRAPH_SLOTS];
     uintptr_t other = gf_load_relaxed(&slot->graph);
 
-    if (!gf_submissions_on() || gf_thread.guard)
+    if (!gf_submissions_on() || gf_thread.inside)
         return;
     if (other == address || (!other && gf_cas_relaxed(&slot->graph, &other, address)))
         gf_add_relaxed(&slot->launches, 1);

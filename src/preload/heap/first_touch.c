@@ -99,7 +99,7 @@ static struct {
     bool on;
     _Atomic bool stopped;
     _Atomic uint64_t asked, advised;
-    struct gf_huge_guard guard; /* used only by the holder of `judging` */
+    struct gf_huge_trial trial; /* used only by the holder of `judging` */
     /* True while a thread adds a sample, and always after advising has stopped. */
     _Atomic bool judging;
     const char *reason;
@@ -138,14 +138,14 @@ void gf_huge_init(enum gf_profile profile)
     }
 }
 
-bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool is_huge)
+bool gf_huge_judge(struct gf_huge_trial *trial, uint64_t ns, bool is_huge)
 {
-    guard->samples++;
-    guard->slow += ns >= SLOW_NS;
-    guard->small += !is_huge;
-    const bool enough = guard->slow >= 3 || guard->small > WINDOW / 2;
-    if (guard->samples >= WINDOW && !enough)
-        *guard = (struct gf_huge_guard){0};
+    trial->samples++;
+    trial->slow += ns >= SLOW_NS;
+    trial->small += !is_huge;
+    const bool enough = trial->slow >= 3 || trial->small > WINDOW / 2;
+    if (trial->samples >= WINDOW && !enough)
+        *trial = (struct gf_huge_trial){0};
     return enough;
 }
 
@@ -157,7 +157,7 @@ static void stop_advising(void)
 {
     struct gf_range range;
 
-    huge_state.reason = huge_state.guard.slow >= 3
+    huge_state.reason = huge_state.trial.slow >= 3
                             ? "stopped: three of 16 first touches took over 3 ms"
                             : "stopped: the kernel finds no huge pages";
     gf_store_release(&huge_state.stopped, true);
@@ -170,7 +170,7 @@ static void judge_sample(uint64_t ns, bool is_huge)
 {
     if (gf_load_relaxed(&huge_state.stopped) || gf_exchange_acquire(&huge_state.judging, true))
         return;
-    if (gf_huge_judge(&huge_state.guard, ns, is_huge))
+    if (gf_huge_judge(&huge_state.trial, ns, is_huge))
         stop_advising();
     else
         gf_store_release(&huge_state.judging, false);

@@ -57,10 +57,10 @@ void gf_huge_grown(void *start, size_t before, size_t after);
  * page. gf_huge_judge is a pure function. gf_huge_judge adds a sample, and starts a new window when
  * the current one is complete. It returns true if advising must stop.
  */
-struct gf_huge_guard {
+struct gf_huge_trial {
     unsigned samples, slow, small;
 };
-bool gf_huge_judge(struct gf_huge_guard *guard, uint64_t ns, bool huge);
+bool gf_huge_judge(struct gf_huge_trial *trial, uint64_t ns, bool huge);
 
 /* gf_heap_ops.huge */
 void gf_huge_read(struct gf_heap_huge *ret);

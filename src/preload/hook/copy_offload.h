@@ -65,7 +65,7 @@ static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hoo
     ret->since = 0;
     ret->behind = false;
     ret->counted = false;
-    if (gf_thread.guard)
+    if (gf_thread.inside)
         return false;
     gf_count_bytes(hook, call->bytes);
     return gf_unlikely(call->bytes >= gf_copy_offload_counted()) &&

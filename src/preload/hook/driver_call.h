@@ -32,7 +32,7 @@
  */
 #define GF_REAL(symbol)                                                                            \
     ({                                                                                             \
-        if (!gf_thread.guard)                                                                      \
+        if (!gf_thread.inside)                                                                     \
             gf_count(gf_hook_##symbol);                                                            \
         const struct gf_cuda *cuda_ = gf_driver_functions();                                       \
         gf_likely(cuda_) ? cuda_->symbol : NULL;                                                   \
@@ -106,7 +106,7 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
     uintptr_t published;
 
     ret->set = 0;
-    if (gf_unlikely(!gf_submissions_on()) || gf_thread.guard)
+    if (gf_unlikely(!gf_submissions_on()) || gf_thread.inside)
         return;
     ret->set = gf_counters_mine();
     ret->work = work;
@@ -164,7 +164,7 @@ static inline void gf_submit_end(const struct gf_submission *submission)
 static inline CUresult gf_submit_visible(CUstream stream, CUresult result)
 {
     struct gf_visible *visible =
-        gf_submissions_on() && !gf_thread.guard ? gf_submissions_visible(stream) : NULL;
+        gf_submissions_on() && !gf_thread.inside ? gf_submissions_visible(stream) : NULL;
     if (visible)
         gf_add_release(&visible->made, 1);
     return result;
@@ -177,7 +177,7 @@ static inline CUresult gf_submit_visible(CUstream stream, CUresult result)
 #define GF_ORDERED(of, call)                                                                       \
     ({                                                                                             \
         const CUstream stream_ = (of);                                                             \
-        const unsigned set_ = gf_submissions_on() && !gf_thread.guard ? gf_counters_mine() : 0;    \
+        const unsigned set_ = gf_submissions_on() && !gf_thread.inside ? gf_counters_mine() : 0;   \
         const uintptr_t outer_ =                                                                   \
             set_ ? gf_submit_enter(set_, stream_, gf_submit_published(stream_)) : 0;               \
         const CUresult ordered_ = (call);                                                          \

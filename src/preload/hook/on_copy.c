@@ -191,7 +191,7 @@ static void end_batch(const struct plan *plan)
 /* False if the driver gets the whole batch; then do not call end_batch. */
 static bool split_batch(struct plan *plan, bool has_fail_idx)
 {
-    if (gf_thread.guard || !gf_batch_is_sound(plan->batch))
+    if (gf_thread.inside || !gf_batch_is_sound(plan->batch))
         return false;
     gf_count_more(plan->hook, plan->batch->count - 1);
     plan->least = gf_copy_offload_least();

@@ -33,7 +33,7 @@
 
 /*
  * Leaves the engine before the other program starts, because a successful exec does not return. A
- * child of vfork would otherwise never reset the guard, which is in its parent's memory.
+ * child of vfork would otherwise never reset gf_thread.inside, which is in its parent's memory.
  */
 static bool begin_start(enum gf_hook hook)
 {

@@ -162,7 +162,7 @@ GF_ENTRY(cuCtxSynchronize);
  */
 static void expect_copy(CUstream stream)
 {
-    if (gf_copy_waits_wanted() && !gf_thread.guard)
+    if (gf_copy_waits_wanted() && !gf_thread.inside)
         gf_copy_waits_expect((uintptr_t)stream, gf_copy_offload_submitted());
 }
 

@@ -51,7 +51,7 @@ static bool has_affinity(const pthread_attr_t *attr)
 
 static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const void *caller)
 {
-    if (gf_thread.ours || gf_thread.guard)
+    if (gf_thread.ours || gf_thread.inside)
         return gf_thread_ours;
     if (gf_thread.in_driver || gf_driver_contains(caller))
         return gf_thread_driver;
@@ -96,7 +96,7 @@ static bool read_affinity(pid_t tid, struct gf_cpus *ret)
 static bool is_programs_call(void)
 {
     gf_startup_env();
-    return !gf_thread.guard && !gf_thread.ours && !gf_thread.in_driver;
+    return !gf_thread.inside && !gf_thread.ours && !gf_thread.in_driver;
 }
 
 static void record_change(pid_t tid, const struct gf_cpus *before)

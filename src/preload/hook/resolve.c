@@ -117,7 +117,7 @@ static bool gf_hook_table_contains(const void *address)
  */
 static CUresult substitute_hook(CUresult result, void **pfn)
 {
-    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.guard || gf_thread.in_driver ||
+    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.inside || gf_thread.in_driver ||
         gf_duplicate_load_passes())
         return result;
     void *hook = gf_hook_table_find(gf_driver(), *pfn);
@@ -235,7 +235,7 @@ static struct gf_jump_answer answer_for_shim(const char *name)
 {
     void *found = gf_originals()->dlsym(RTLD_NEXT, name);
     void *hook = NULL;
-    if (!gf_thread.guard && !gf_thread.in_driver && !gf_duplicate_load_passes())
+    if (!gf_thread.inside && !gf_thread.in_driver && !gf_duplicate_load_passes())
         hook = gf_hook_table_find(gf_driver_by_address(found), found);
     return (struct gf_jump_answer){hook ? hook : found, 1};
 }
@@ -249,7 +249,7 @@ struct gf_jump_answer gf_jump_answer(void *handle, const char *name)
         gf_driver_shim_is_own_handle(handle))
         return answer_for_shim(name);
     /* Lookups by the driver and by the engine get the original's result. */
-    if (!found || gf_thread.guard || gf_thread.in_driver)
+    if (!found || gf_thread.inside || gf_thread.in_driver)
         return answer;
     if (gf_hook_table_contains(found))
         return answer_global(name);

@@ -61,7 +61,7 @@ bool gf_copy_is_idle(CUstream stream);
     ({                                                                                             \
         struct gf_stall_mark mark_;                                                                \
         gf_stall_begin(&mark_, kind, size);                                                        \
-        if (gf_unlikely(gf_stall_should_query(&mark_, kind)) && !gf_thread.guard)                  \
+        if (gf_unlikely(gf_stall_should_query(&mark_, kind)) && !gf_thread.inside)                 \
             gf_stall_query_done(&mark_, is_idle);                                                  \
         gf_submissions_doing(1 + (kind));                                                          \
         const CUresult timed_ = (call);                                                            \

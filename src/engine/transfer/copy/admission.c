@@ -430,7 +430,7 @@ static enum gf_bypass check_caller(struct gf_admission *a)
 {
     (void)a;
     return bypass_if(gf_is_realtime() ||
-                         (gf_faults_are_handled() && !gf_guarded_copy_is_possible()),
+                         (gf_faults_are_handled() && !gf_program_copy_is_possible()),
                      gf_bypass_caller);
 }
 

@@ -23,8 +23,8 @@ static __thread char here; /* its address identifies a thread */
 static bool copy_guarded(const struct gf_pipeline *pipeline, char *ring, char *host, size_t bytes)
 {
     return pipeline->to_host
-               ? gf_guarded_write(host, ring, bytes)
-               : gf_guarded_read(ring, host, bytes,
+               ? gf_program_write(host, ring, bytes)
+               : gf_program_read(ring, host, bytes,
                                  pipeline->plan.demoted ? gf_cldemote_copy : gf_nt_copy);
 }
 
@@ -41,7 +41,7 @@ static bool copy_bytes(const struct gf_pipeline *pipeline, char *ring, char *hos
     return true;
 }
 
-static bool copy_piece(struct gf_job *job, uint64_t piece)
+static bool copy_piece(struct gf_pieces *job, uint64_t piece)
 {
     struct gf_pipeline *pipeline = (struct gf_pipeline *)job;
     const struct gf_plan *plan = &pipeline->plan;
@@ -60,7 +60,7 @@ static bool copy_piece(struct gf_job *job, uint64_t piece)
     if (!pipeline->to_host)
         gf_mutation_change_copy(ring, host, bytes);
     if (gf_sub_acq_rel(&pipeline->pieces_left[slot], 1) == 1)
-        gf_job_notify(job);
+        gf_pieces_notify(job);
     return true;
 }
 
@@ -265,7 +265,7 @@ bool gf_pipeline_read_whole(struct gf_pipeline *pipeline)
         else
             pipeline->unreadable = 0;
     }
-    while (pipeline->unreadable != 0 && gf_job_help(&pipeline->job))
+    while (pipeline->unreadable != 0 && gf_pieces_help(&pipeline->job))
         continue;
     return gf_pool_close(pipeline->pool, &pipeline->job) == GF_PIECE_NONE &&
            pipeline->unreadable != 0;
@@ -306,7 +306,7 @@ bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk)
 
 uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline)
 {
-    const uint64_t failed = gf_job_failed(&pipeline->job);
+    const uint64_t failed = gf_pieces_failed(&pipeline->job);
     const uint64_t end = failed == GF_PIECE_NONE
                              ? pipeline->plan.chunks
                              : failed * pipeline->plan.piece / pipeline->plan.chunk;

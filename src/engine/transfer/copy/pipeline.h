@@ -53,7 +53,7 @@ struct gf_stage_result {
 };
 
 struct gf_pipeline {
-    struct gf_job job; /* the first member: a piece casts its job to the pipeline */
+    struct gf_pieces job; /* the first member: a piece casts its job to the pipeline */
     struct gf_ring *ring;
     struct gf_pool *pool;
     char *host; /* the program's memory */

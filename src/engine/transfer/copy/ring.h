@@ -106,7 +106,7 @@ struct gf_ring_growth {
     bool reserved;     /* the segment consists of reserved huge pages (huge_pool.h) */
     unsigned passed;   /* number of copies that were too small to register the segment */
     _Atomic int error; /* errno of a page that could not be touched */
-    struct gf_job job;
+    struct gf_pieces job;
 };
 
 struct gf_ring {

@@ -95,7 +95,7 @@ bool gf_ring_growth_is_on(const struct gf_ring *ring)
  * Touches the pages of a piece. Helper threads do this, so that first touch places the pages on
  * their node if the kernel refuses memory policies.
  */
-static bool touch_piece(struct gf_job *job, uint64_t piece)
+static bool touch_piece(struct gf_pieces *job, uint64_t piece)
 {
     struct gf_ring_growth *growth =
         (struct gf_ring_growth *)((char *)job - offsetof(struct gf_ring_growth, job));
@@ -168,10 +168,10 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
         end_growth(ring);
         return false;
     }
-    growth->job = (struct gf_job){.work = touch_piece, .low_priority = true};
+    growth->job = (struct gf_pieces){.work = touch_piece, .low_priority = true};
     gf_pool_open(pool, &growth->job, growth->bytes / HUGE);
     if (gf_pool_threads(pool) == 1) /* this thread touches the pages, because there is no helper */
-        while (gf_job_help(&growth->job))
+        while (gf_pieces_help(&growth->job))
             ;
     set_growth(growth, growth_touching);
     return true;
@@ -356,7 +356,7 @@ static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
  */
 static bool may_register(struct gf_ring_growth *growth, size_t most)
 {
-    return gf_job_is_finished(&growth->job) &&
+    return gf_pieces_is_finished(&growth->job) &&
            (growth->bytes <= most || growth->passed++ >= GF_TUNE_RING_PASSED);
 }
 

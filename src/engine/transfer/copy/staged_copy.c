@@ -185,14 +185,15 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
                     struct h2d_progress *p)
 {
     while (p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
-        const uint32_t seen = gf_job_events(&pipeline->job);
+        const uint32_t seen = gf_pieces_events(&pipeline->job);
         if (p->issued < p->allowed &&
             (GF_MUTATED(sends_unread) || gf_pipeline_is_copied(pipeline, p->issued)))
             h2d_send(request, pipeline, p);
         else if (!h2d_allow_next(request, pipeline, p, false) && !p->broken &&
-                 (GF_MUTATED(needs_helpers) || !gf_job_help(&pipeline->job))) {
+                 (GF_MUTATED(needs_helpers) || !gf_pieces_help(&pipeline->job))) {
             if (p->issued < p->allowed)
-                gf_job_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
+                gf_pieces_wait(&pipeline->job,
+                               seen); /* helpers are copying the chunk's last pieces */
             else
                 h2d_allow_next(request, pipeline, p, true);
         }
@@ -393,18 +394,18 @@ static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline 
         p->placed++;
         return true;
     }
-    return gf_job_help(&pipeline->job);
+    return gf_pieces_help(&pipeline->job);
 }
 
 static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                     struct d2h_progress *p)
 {
     while (p->placed < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
-        const uint32_t seen = gf_job_events(&pipeline->job);
+        const uint32_t seen = gf_pieces_events(&pipeline->job);
         if (d2h_step(request, pipeline, p) || p->broken)
             continue;
         if (p->placed < p->arrived)
-            gf_job_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
+            gf_pieces_wait(&pipeline->job, seen); /* helpers are copying the chunk's last pieces */
         else
             d2h_arrive(pipeline, p, true);
     }

@@ -158,7 +158,7 @@ void gf_io_priority_restore(void)
 #define SAMPLES 4 /* pages of a piece that are checked by mincore */
 
 static struct slot {
-    struct gf_job job; /* the first member: a piece casts its job to the slot */
+    struct gf_pieces job; /* the first member: a piece casts its job to the slot */
     _Atomic bool taken;
     struct gf_pool *pool;
     struct gf_mapped_file_id id;
@@ -259,7 +259,7 @@ static bool request_piece(struct slot *slot, uint64_t number)
     return true;
 }
 
-static bool read_piece(struct gf_job *job, uint64_t number)
+static bool read_piece(struct gf_pieces *job, uint64_t number)
 {
     struct slot *slot = (struct slot *)job;
 
@@ -401,9 +401,9 @@ unsigned gf_readahead_begin(const void *at, size_t bytes)
         give_slot(slot);
         return 0;
     }
-    slot->job = (struct gf_job){.work = read_piece,
-                                .max_helpers = GF_TUNE_READAHEAD_HELPERS,
-                                .total = pieces_to(slot, slot->end)};
+    slot->job = (struct gf_pieces){.work = read_piece,
+                                   .max_helpers = GF_TUNE_READAHEAD_HELPERS,
+                                   .total = pieces_to(slot, slot->end)};
     slot->pool = pool;
     slot->io_priority = io_priority;
     gf_pool_open(pool, &slot->job, pieces_after(slot, 0));

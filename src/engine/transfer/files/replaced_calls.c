@@ -26,7 +26,7 @@
 static _Atomic uint64_t calls, copied;
 
 struct host_copy {
-    struct gf_job job;
+    struct gf_pieces job;
     char *to;
     const char *from;
     size_t bytes;
@@ -56,14 +56,14 @@ static bool copy_range(const struct host_copy *copy, uint64_t piece)
     if (GF_MUTATED(skips_a_piece) && piece == 1)
         return true;
     if (copy->guarded)
-        return gf_guarded_write(copy->to + start, copy->from + start, bytes);
+        return gf_program_write(copy->to + start, copy->from + start, bytes);
     if (!GF_MUTATED(touches_blindly) && !gf_populate_pages(copy->from + start, bytes, false))
         return false;
     gf_nt_copy(copy->to + start, copy->from + start, bytes);
     return true;
 }
 
-static bool copy_piece(struct gf_job *job, uint64_t piece)
+static bool copy_piece(struct gf_pieces *job, uint64_t piece)
 {
     const struct host_copy *copy = (struct host_copy *)job;
 
@@ -97,7 +97,7 @@ static bool may_guard(const struct gf_context *context, char *to)
 {
     unsigned flags = 0;
 
-    return gf_pool_threads(context->pool) >= GF_TUNE_FEW_THREADS && gf_guarded_copy_is_possible() &&
+    return gf_pool_threads(context->pool) >= GF_TUNE_FEW_THREADS && gf_program_copy_is_possible() &&
            gf_setup.cuda->cuMemHostGetFlags &&
            gf_setup.cuda->cuMemHostGetFlags(&flags, to) == CUDA_SUCCESS &&
            !(flags & CU_MEMHOSTALLOC_WRITECOMBINED);

@@ -43,7 +43,7 @@ static _Atomic unsigned helpers_reading; /* the sum of the helpers of all shared
 
 /* A shared call. Each of its steps is a job of helpers, because they have the file. */
 struct shared_read {
-    struct gf_job job;
+    struct gf_pieces job;
     struct gf_pool *pool;
     unsigned helpers; /* how many are reserved */
     int io_priority;  /* the caller's */
@@ -134,7 +134,7 @@ static bool choose_range(struct shared_read *read, const struct stat *file)
     return end >= 0;
 }
 
-static bool take_file(struct gf_job *job, uint64_t piece)
+static bool take_file(struct gf_pieces *job, uint64_t piece)
 {
     struct shared_read *read = (struct shared_read *)job;
     struct stat file;
@@ -147,7 +147,7 @@ static bool take_file(struct gf_job *job, uint64_t piece)
         close(read->file);
         ret = false;
     }
-    gf_job_notify(job);
+    gf_pieces_notify(job);
     return ret;
 }
 
@@ -163,7 +163,7 @@ static bool read_range(const struct shared_read *read, size_t done, size_t end)
     return true;
 }
 
-static bool read_piece(struct gf_job *job, uint64_t piece)
+static bool read_piece(struct gf_pieces *job, uint64_t piece)
 {
     const struct shared_read *read = (struct shared_read *)job;
     const size_t start = (size_t)piece * GF_TUNE_IMPORT_PIECE;
@@ -174,7 +174,7 @@ static bool read_piece(struct gf_job *job, uint64_t piece)
         ret = read_range(read, start, end);
         gf_io_priority_restore();
     }
-    gf_job_notify(job);
+    gf_pieces_notify(job);
     return ret;
 }
 
@@ -197,7 +197,7 @@ static void set_back(const struct shared_read *read)
  * Makes the rest of the call by one system call, after a piece has failed. So the kernel decides on
  * result and errno. It reports an error only if the call has read no byte.
  */
-static bool finish_read(struct gf_job *job, uint64_t piece)
+static bool finish_read(struct gf_pieces *job, uint64_t piece)
 {
     struct shared_read *read = (struct shared_read *)job;
     ssize_t rest = 0;
@@ -215,17 +215,17 @@ static bool finish_read(struct gf_job *job, uint64_t piece)
     if (read->offset == GF_AT_OFFSET)
         set_back(read);
     close(read->file);
-    gf_job_notify(job);
+    gf_pieces_notify(job);
     return true;
 }
 
 /* The calling thread. */
 
 /* Returns whether all pieces were done, and in *ret the first one that was not. */
-static bool run_step(struct shared_read *read, bool (*work)(struct gf_job *, uint64_t),
+static bool run_step(struct shared_read *read, bool (*work)(struct gf_pieces *, uint64_t),
                      uint64_t pieces, uint64_t patience_ns, uint64_t *ret)
 {
-    read->job = (struct gf_job){.work = work, .max_helpers = read->helpers};
+    read->job = (struct gf_pieces){.work = work, .max_helpers = read->helpers};
     *ret = gf_pool_run_by_helpers(read->pool, &read->job, pieces, patience_ns);
     return *ret == GF_PIECE_NONE;
 }

@@ -28,7 +28,7 @@
  */
 static struct slot {
     /* a job without an owner; helpers work on it only while no copy needs them */
-    struct gf_job job;
+    struct gf_pieces job;
     _Atomic bool taken;
     char *area; /* the reserved address range around `at`; NULL: not reserved, or unmapped */
     size_t area_bytes;
@@ -71,7 +71,7 @@ static void give_slot(struct slot *slot)
     gf_store_release(&slot->taken, false);
 }
 
-static void job_done(struct gf_job *job)
+static void job_done(struct gf_pieces *job)
 {
     struct slot *slot = (struct slot *)job;
 
@@ -94,7 +94,7 @@ static void unmap_area(struct slot *slot)
  * Each piece but the last removes the pages of one huge page. The last piece unmaps the area, which
  * frees the file's pages, and reads the headroom again.
  */
-static bool do_piece(struct gf_job *job, uint64_t piece)
+static bool do_piece(struct gf_pieces *job, uint64_t piece)
 {
     struct slot *slot = (struct slot *)job;
     const size_t done = (size_t)piece * GF_HUGE_PAGE;
@@ -112,11 +112,11 @@ static void hand_over(struct gf_pool *pool, struct slot *slot)
 {
     const uint64_t pieces = (slot->bytes + GF_HUGE_PAGE - 1) / GF_HUGE_PAGE + 1;
 
-    slot->job = (struct gf_job){.work = do_piece,
-                                .done = job_done,
-                                .max_helpers = 1,
-                                .low_priority = true,
-                                .total = pieces};
+    slot->job = (struct gf_pieces){.work = do_piece,
+                                   .done = job_done,
+                                   .max_helpers = 1,
+                                   .low_priority = true,
+                                   .total = pieces};
     gf_add_relaxed(&pending, slot->bytes);
     gf_pool_open(pool, &slot->job, pieces);
 }
@@ -268,7 +268,7 @@ static bool is_deleted(const char *name)
 }
 
 struct emptying {
-    struct gf_job job;
+    struct gf_pieces job;
     char *at;
     size_t bytes, piece;
 };
@@ -282,7 +282,7 @@ static size_t piece_size(size_t bytes)
     return gf_max(GF_TUNE_UNMAP_PIECE, gf_round_up(bytes / GF_TUNE_UNMAP_PIECES, GF_HUGE_PAGE));
 }
 
-static bool empty_piece(struct gf_job *job, uint64_t piece)
+static bool empty_piece(struct gf_pieces *job, uint64_t piece)
 {
     const struct emptying *e = (struct emptying *)job;
     const size_t start = (size_t)piece * e->piece;

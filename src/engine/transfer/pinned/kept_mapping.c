@@ -190,12 +190,12 @@ static bool remove_matching(const struct gf_pool *pool, size_t mapped,
 /* Reuse. */
 
 struct zeroing {
-    struct gf_job job;
+    struct gf_pieces job;
     char *at;
     size_t bytes;
 };
 
-static bool zero_piece(struct gf_job *job, uint64_t i)
+static bool zero_piece(struct gf_pieces *job, uint64_t i)
 {
     const struct zeroing *z = (struct zeroing *)job;
     const size_t start = (size_t)i * GF_TUNE_ZERO_PIECE;

@@ -92,7 +92,7 @@ static bool may_touch(struct gf_touching *t, size_t bytes)
            gf_touching_fits(GF_TUNE_TOUCH_STEP, binding_policy(t));
 }
 
-static bool touch_unit(struct gf_job *job, uint64_t i)
+static bool touch_unit(struct gf_pieces *job, uint64_t i)
 {
     struct gf_touching *t = (struct gf_touching *)job;
     size_t start, bytes = gf_units_get(&t->units, i, &start);
@@ -284,12 +284,12 @@ void gf_pinned_mapping_count(const struct gf_pinned_mapping *mapping, bool used)
 /* Unmapping. */
 
 struct unmapping {
-    struct gf_job job;
+    struct gf_pieces job;
     struct gf_units units;
     const struct gf_pinned_mapping *mapping;
 };
 
-static void run_job(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
+static void run_job(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces)
 {
     if (pool)
         gf_pool_run(pool, job, pieces);
@@ -298,7 +298,7 @@ static void run_job(struct gf_pool *pool, struct gf_job *job, uint64_t pieces)
             ;
 }
 
-static bool empty_unit(struct gf_job *job, uint64_t i)
+static bool empty_unit(struct gf_pieces *job, uint64_t i)
 {
     const struct unmapping *u = (struct unmapping *)job;
     size_t start;
@@ -308,7 +308,7 @@ static bool empty_unit(struct gf_job *job, uint64_t i)
     return true;
 }
 
-static bool unmap_part(struct gf_job *job, uint64_t i)
+static bool unmap_part(struct gf_pieces *job, uint64_t i)
 {
     const struct gf_pinned_mapping *mapping = ((struct unmapping *)job)->mapping;
     const size_t start = (size_t)i * mapping->part;
@@ -326,7 +326,7 @@ void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping)
     struct unmapping u = {.job.work = empty_unit, .units = units_of(mapping), .mapping = mapping};
     if (mapping->pool)
         run_job(mapping->pool, &u.job, gf_units_count(&u.units));
-    u.job = (struct gf_job){.work = unmap_part};
+    u.job = (struct gf_pieces){.work = unmap_part};
     run_job(mapping->pool, &u.job, mapping->parts);
     gf_sub_relaxed(&live_parts, mapping->parts);
 }

@@ -34,7 +34,7 @@ struct gf_pool;
 struct gf_range_policy;
 
 struct gf_touching {
-    struct gf_job job;
+    struct gf_pieces job;
     /* The caller sets these. */
     struct gf_pool *pool; /* NULL: the caller touches all pages */
     struct gf_units units;
