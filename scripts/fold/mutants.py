@@ -12,6 +12,16 @@ import subprocess
 import sys
 
 MARK = r"GF_MUTATED\(\w+\)"
+# Marks of one place each: text with mark, and without.
+SINGLE = [
+    (r"    if \(!waits \|\| !GF_MUTATED\(reads_early\)\)\n        reason", "    reason"),
+    (r" *const bool early = waits && GF_MUTATED\(reads_early\);\n", ""),
+    (r"waits && !early \?", "waits ?"),
+    (r"\(idle \|\| early\)", "idle"),
+    (r"bool ret = GF_MUTATED\(skips_a_read\) && piece == 1;\n\n    if \(!ret && ", "bool ret = false;\n\n    if ("),
+    (r" *if \(GF_MUTATED\(looks_before_it_holds\)\)\n *return false;[^\n]*\n", ""),
+    (r" *if \(early\)\n *GF_MUTATION_SLEEP[^;]*;\n", ""),
+]
 ANY = re.compile(r"GF_MUTAT|gf_mutation|gf_mutated")
 
 
@@ -55,6 +65,8 @@ def unwrapped(text, at):
 def cleaned(text):
     """Returns the text as it is when no mutation is active."""
     marked = text
+    for old, new in SINGLE:
+        text = re.sub(old, new, text)
     text = re.sub(r'^#include "engine/transfer/mutation\.h"\n', "", text, flags=re.M)
     text = re.sub(rf"^( *)if \({MARK}[^\n]*\) \{{\n.*?\n\1\}}\n", "", text, flags=re.M | re.S)
     text = re.sub(rf"^( *)if \({MARK}[^\n|]*\)\n\1    [^;]*;\n", "", text, flags=re.M)

@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pieces.h"
 #include "engine/transfer/setup.h"
 
@@ -64,7 +63,7 @@ bool gf_issue_enter(CUstream stream, unsigned *seen)
     if (!count_issue() && !await_open())
         return false;
     const unsigned now = gf_captures_begun();
-    if (now == *seen || GF_MUTATED(issues_into_captures) || is_uncaptured(stream)) {
+    if (now == *seen || is_uncaptured(stream)) {
         *seen = now;
         return true;
     }
@@ -82,7 +81,7 @@ void gf_capture_begins(void)
     static const struct timespec pause = {.tv_nsec = 50000};
 
     gf_add_seq_cst(&closed, 1);
-    if (gf_likely(!gf_load_seq_cst(&issues)) || GF_MUTATED(issues_into_captures))
+    if (gf_likely(!gf_load_seq_cst(&issues)))
         return;
     const uint64_t start = gf_now_ns();
     for (uint64_t waited = 0; gf_load_seq_cst(&issues) && waited < WAIT_NS;

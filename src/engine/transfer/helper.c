@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 #include "host/mempolicy.h"
 #include "os/own_table.h"
@@ -86,8 +85,6 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
 {
     sigset_t all, before;
     sigfillset(&all);
-    if (GF_MUTATED(helpers_take_signals))
-        sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     /* libc sets an explicit policy by sched_setscheduler, for which a filter may kill the process */
     const bool explicit_policy = gf_permit(gf_permit_priority) && !is_background();

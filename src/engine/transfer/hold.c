@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
 #include "engine/transfer/helper.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pieces.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
@@ -83,8 +82,6 @@ static unsigned mark_of(CUstream stream, CUcontext context)
 bool gf_hold_is_shared(CUstream stream, CUcontext context)
 {
     const unsigned i = mark_of(stream, context);
-    if (GF_MUTATED(looks_before_it_holds))
-        return false; /* so that more copies are cut, and the mutation shows */
     return gf_load_relaxed(&marks[i].stream) == (uintptr_t)stream &&
            gf_load_relaxed(&marks[i].context) == (uintptr_t)context &&
            gf_now_ns() < gf_load_relaxed(&marks[i].until_ns);
@@ -237,13 +234,9 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->cut, false);
     ret->entry = (unsigned)(entry - entries);
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
-    const bool early =
-        GF_MUTATED(looks_before_it_holds) && !others_are_inside(stream, context, blocking);
-    if (early)
-        GF_MUTATION_SLEEP(looks_before_it_holds);
     gf_store_release(&entry->ticket, ret->ticket);
     gf_add_seq_cst(&records()->holds, 1);
-    if (early || GF_MUTATED(cuts_beside_others) || !others_are_inside(stream, context, blocking))
+    if (!others_are_inside(stream, context, blocking))
         return true;
     gf_hold_end(ret);
     return false;
@@ -272,7 +265,7 @@ bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing
     if (!ticket)
         return true;
     if (!gf_cas_acq_rel(&entries[held->entry].ticket, &ticket, ticket | TICKET_ISSUES))
-        return GF_MUTATED(keeps_lost_streams);
+        return false;
     *ret_issuing = *held;
     return true;
 }
@@ -396,7 +389,7 @@ static void note_met(const struct entry *entry, uint64_t ticket)
  */
 static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
 {
-    if (waited_ns <= GF_TUNE_HOLD_NS || GF_MUTATED(waits_for_ever))
+    if (waited_ns <= GF_TUNE_HOLD_NS)
         return false;
     return end_entry(entry, ticket) ||
            (waited_ns > GF_TUNE_HOLD_MOST_NS && end_entry(entry, ticket | TICKET_ISSUES));
@@ -435,7 +428,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
 
 void gf_hold_await(CUstream stream)
 {
-    if (!records() || GF_MUTATED(gets_between))
+    if (!records())
         return;
     for (unsigned i = 0; i < HOLDS; i++) {
         const uint64_t ticket = find_ticket(&entries[i], stream);

@@ -2,7 +2,6 @@
 #include "engine/transfer/host_copy.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "os/permit.h"
 
@@ -30,9 +29,7 @@ static bool has_handler(int signal)
 
 bool gf_faults_are_handled(void)
 {
-    if (GF_MUTATED(ignores_barriers))
-        return false;
-    return !GF_MUTATED(touches_blindly) && (has_handler(SIGSEGV) || has_handler(SIGBUS));
+    return has_handler(SIGSEGV) || has_handler(SIGBUS);
 }
 
 static bool move(long call, char *own, size_t bytes, uintptr_t program)

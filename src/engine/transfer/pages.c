@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/pages.h"
 
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/tuning.h"
 #include "os/files.h"
 #include "os/permit.h"
@@ -161,8 +160,7 @@ bool gf_populate_pages(const void *at, size_t bytes, bool write)
     const uintptr_t start = (uintptr_t)at & ~mask;
     const uintptr_t end = ((uintptr_t)at + bytes + mask) & ~mask;
     const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-    return GF_MUTATED(touches_blindly) ||
-           ((write || can_be_read(start, end)) && madvise((void *)start, end - start, advice) == 0);
+    return (write || can_be_read(start, end)) && madvise((void *)start, end - start, advice) == 0;
 }
 
 static enum gf_probed find_populate(void)
@@ -221,10 +219,6 @@ static bool describe_next(struct gf_populate *populate)
 {
     struct gf_vma vma;
 
-    if (GF_MUTATED(touches_blindly)) {
-        populate->vma_end = UINTPTR_MAX;
-        return true;
-    }
     if (has_many_mappings(populate))
         return false;
     const int error = gf_vma_query(populate->next, &vma, NULL, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The environment variable GF_MUTATION names the active mutation. */
-#include "engine/transfer/mutation.h"
+#include "mutation.h"
 
 #include "base/atomic.h"
 #include "engine/transfer/pages.h"

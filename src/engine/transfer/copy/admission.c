@@ -11,7 +11,6 @@
 #include "engine/transfer/helper.h"
 #include "engine/transfer/hold.h"
 #include "engine/transfer/host_copy.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
@@ -336,8 +335,6 @@ static enum gf_bypass check_capture(struct gf_admission *a)
 {
     CUstreamCaptureStatus status;
     a->captures = gf_captures_begun();
-    if (GF_MUTATED(ignores_captures))
-        return gf_bypass_none;
     return bypass_if(gf_setup.cuda->cuStreamIsCapturing(a->call->stream, &status) != CUDA_SUCCESS ||
                          status != CU_STREAM_CAPTURE_STATUS_NONE,
                      gf_bypass_capture);
@@ -359,8 +356,7 @@ static enum gf_bypass check_prepares(struct gf_admission *a)
  */
 static enum gf_bypass relax_capture_mode(struct gf_admission *a)
 {
-    a->mode =
-        GF_MUTATED(stays_strict) ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_RELAXED;
+    a->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     a->is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&a->mode) == CUDA_SUCCESS;
     return bypass_if(!a->is_relaxed, gf_bypass_failed);
 }
@@ -466,9 +462,7 @@ static enum gf_bypass check_rate(struct gf_admission *a)
 
 static enum gf_bypass check_ends(struct gf_admission *a)
 {
-    return GF_MUTATED(checks_no_range)
-               ? gf_bypass_none
-               : gf_classify_ends(a->call, a->kind.direction, a->context->device);
+    return gf_classify_ends(a->call, a->kind.direction, a->context->device);
 }
 
 static enum gf_bypass check_ring(struct gf_admission *a)

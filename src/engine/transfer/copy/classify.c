@@ -4,7 +4,6 @@
 #include "abi/cuda.h"
 #include "base/atomic.h"
 #include "base/base.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/setup.h"
 
 /*
@@ -182,7 +181,7 @@ static bool is_plain_mapping(const struct mapping *m, CUdevice device)
  */
 static bool may_be_crossed(const struct mapping *m)
 {
-    return (!m->ipc && !m->pool) || GF_MUTATED(crosses_allocations);
+    return !m->ipc && !m->pool;
 }
 
 static enum gf_bypass classify_device(CUdeviceptr at, size_t bytes, CUdevice device)

@@ -11,7 +11,6 @@
 #include "engine/transfer/copy/staged_copy.h"
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/host_copy.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
@@ -177,7 +176,7 @@ static bool needs_touch(enum gf_bypass reason, const struct gf_stage_result *sta
                              ? staged->done < call->bytes && staged->hold.ticket
                              : reason == gf_bypass_unreadable;
     return stopped && staged->result == CUDA_SUCCESS && !(call->async && staged->rest) &&
-           !GF_MUTATED(faults_in_driver) && gf_faults_are_handled();
+           gf_faults_are_handled();
 }
 
 /*
@@ -339,7 +338,7 @@ static bool holds_batch(const struct gf_admission *admission)
     const CUstream stream = admission->call->stream;
     const CUcontext context = admission->context->handle;
 
-    return GF_MUTATED(splits_batches) || gf_hold_is_batch(stream, context) ||
+    return gf_hold_is_batch(stream, context) ||
            (!gf_hold_is_shared(stream, context) && gf_hold_begin_batch(stream, context));
 }
 

@@ -7,7 +7,6 @@
 #include "engine/transfer/copy/ring_size.h"
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/host_copy.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pieces.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
@@ -57,8 +56,6 @@ static bool copy_piece(struct gf_pieces *job, uint64_t piece)
         return false;
     if (!copy_bytes(pipeline, ring, host, bytes))
         return false;
-    if (!pipeline->to_host)
-        gf_mutation_change_copy(ring, host, bytes);
     if (gf_sub_acq_rel(&pipeline->pieces_left[slot], 1) == 1)
         gf_pieces_notify(job);
     return true;
@@ -339,8 +336,7 @@ static bool is_on_ring(const struct gf_pipeline *pipeline)
 
 void gf_pipeline_move(struct gf_pipeline *pipeline)
 {
-    if (!GF_MUTATED(stays_on_legacy))
-        pipeline->stream = gf_ring_stream(pipeline->ring);
+    pipeline->stream = gf_ring_stream(pipeline->ring);
 }
 
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
@@ -461,7 +457,6 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
     if (!gf_issue_enter(request->call->stream, &captures))
         return gf_bypass_capture;
     const uint64_t begun = gf_now_ns();
-    gf_mutation_mark(request->call->stream);
     CUresult result = query_stream(request->call->stream, limit_ns, ret_idle);
     gf_issue_leave();
     if (result == CUDA_SUCCESS && !*ret_idle && !limit_ns) {

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/tuning.h"
 
 #include <stdlib.h>
@@ -377,7 +376,7 @@ static bool reclaim_slot(struct gf_ring *ring, struct gf_slot *slot)
     if (!change_slot(slot, slot_under_way, slot_queried))
         return true;
     const CUresult result = gf_slot_query(slot);
-    if (result == CUDA_SUCCESS || GF_MUTATED(frees_busy_blocks)) {
+    if (result == CUDA_SUCCESS) {
         gf_slot_release(ring, slot);
     } else if (result == CUDA_ERROR_NOT_READY) {
         gf_slot_release_on_event(slot);
@@ -489,10 +488,6 @@ CUresult gf_slot_query(const struct gf_slot *slot)
 CUresult gf_slot_wait(const struct gf_slot *slot)
 {
     CUresult result;
-    GF_MUTATION_HOLD(holds_a_lock);
-    do
-        result = gf_setup.cuda->cuEventSynchronize(slot->event);
-    while (GF_MUTATED(waits_through_errors) && result != CUDA_SUCCESS);
-    GF_MUTATION_DROP(holds_a_lock);
+    result = gf_setup.cuda->cuEventSynchronize(slot->event);
     return result;
 }

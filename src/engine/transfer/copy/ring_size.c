@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "engine/transfer/huge_pool.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
@@ -139,7 +138,7 @@ static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_pol
         return false;
     }
     madvise(growth->at, growth->bytes, MADV_DONTDUMP);
-    if (!GF_MUTATED(is_inherited) && madvise(growth->at, growth->bytes, MADV_DONTFORK) != 0) {
+    if (madvise(growth->at, growth->bytes, MADV_DONTFORK) != 0) {
         *ret_fault = (struct gf_fault){.call = "madvise(MADV_DONTFORK)", .error = errno};
         munmap(growth->at, growth->bytes);
         return false;

@@ -8,7 +8,6 @@
 #include "engine/transfer/copy/ring_size.h"
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/hold.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
@@ -59,9 +58,8 @@ static enum gf_bypass hold_idle(const struct gf_stage_request *request, bool wai
 
     if (!gf_hold_begin(request->call->stream, request->context->handle, request->hold))
         return gf_bypass_none;
-    if (!waits || !GF_MUTATED(reads_early))
-        reason = gf_pipeline_await_stream(request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS,
-                                          &idle, ret);
+    reason = gf_pipeline_await_stream(request, waits ? GF_TUNE_IDLE_AGAIN_NS : GF_TUNE_IDLE_NS,
+                                      &idle, ret);
     if (reason == gf_bypass_none && idle) {
         gf_hold_cut(request->hold);
         *ret_order = gf_order_cut;
@@ -76,15 +74,14 @@ static enum gf_bypass hold_idle(const struct gf_stage_request *request, bool wai
 static enum gf_bypass choose_order(const struct gf_stage_request *request, bool waits, bool shared,
                                    struct gf_stage_result *ret, enum gf_order *ret_order)
 {
-    const bool early = waits && GF_MUTATED(reads_early);
     bool idle = true;
 
     *ret_order = gf_order_queued;
     if (waits && shared)
         return gf_bypass_shared;
     enum gf_bypass reason =
-        gf_pipeline_await_stream(request, waits && !early ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
-    if (reason == gf_bypass_none && (idle || early) && !shared)
+        gf_pipeline_await_stream(request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
+    if (reason == gf_bypass_none && idle && !shared)
         reason = hold_idle(request, waits, ret, ret_order);
     return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
                                                                            : reason;
@@ -115,12 +112,11 @@ static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
 static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
                         uint64_t chunk, CUstream stream)
 {
-    const uint64_t to =
-        GF_MUTATED(swaps_chunks) && chunk < 2 && pipeline->plan.chunks > 2 ? 1 - chunk : chunk;
+    const uint64_t to = chunk;
     return gf_setup.cuda->cuMemcpyHtoDAsync_v2(
         request->call->dst + gf_plan_chunk_offset(&pipeline->plan, to),
         pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at, gf_pipeline_length(pipeline, chunk),
-        GF_MUTATED(loses_the_stream) ? NULL : stream);
+        stream);
 }
 
 /*
@@ -171,8 +167,7 @@ static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pip
 {
     if (p->allowed >= gf_pipeline_end(pipeline) || p->allowed - p->issued >= pipeline->slots)
         return false;
-    if (!GF_MUTATED(reuses_slots_early) &&
-        !gf_pipeline_has_ended(pipeline, p->allowed, wait, &p->broken))
+    if (!gf_pipeline_has_ended(pipeline, p->allowed, wait, &p->broken))
         return false;
     if (!gf_pipeline_allow(pipeline, p->allowed))
         return false;
@@ -186,11 +181,10 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 {
     while (p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
         const uint32_t seen = gf_pieces_events(&pipeline->job);
-        if (p->issued < p->allowed &&
-            (GF_MUTATED(sends_unread) || gf_pipeline_is_copied(pipeline, p->issued)))
+        if (p->issued < p->allowed && gf_pipeline_is_copied(pipeline, p->issued))
             h2d_send(request, pipeline, p);
         else if (!h2d_allow_next(request, pipeline, p, false) && !p->broken &&
-                 (GF_MUTATED(needs_helpers) || !gf_pieces_help(&pipeline->job))) {
+                 !gf_pieces_help(&pipeline->job)) {
             if (p->issued < p->allowed)
                 gf_pieces_wait(&pipeline->job,
                                seen); /* helpers are copying the chunk's last pieces */
@@ -209,8 +203,6 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                        struct h2d_progress *p)
 {
-    if (GF_MUTATED(returns_early))
-        return true;
     if ((request->call->async && !pipeline->has_moved) || p->result != CUDA_SUCCESS)
         return false;
     if (gf_pipeline_await(pipeline, p->issued, &p->broken))
@@ -275,7 +267,7 @@ static bool h2d_waits(const struct gf_copy_call *call, struct gf_visible_mark *r
 
     if (!call->async)
         return true;
-    if (call->bytes <= GF_TUNE_ASYNC_NOWAIT || GF_MUTATED(queues_always))
+    if (call->bytes <= GF_TUNE_ASYNC_NOWAIT)
         return false;
     return gf_setup.options->async == gf_async_driver ||
            (gf_setup.options->async == gf_async_auto && pending);
@@ -325,8 +317,7 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
         gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
         return gf_bypass_slower;
     h2d_enter(request, ret);
-    return order == gf_order_cut || GF_MUTATED(sends_many) ? h2d_stage_chunks(request, ret)
-                                                           : h2d_stage_queued(request, ret);
+    return order == gf_order_cut ? h2d_stage_chunks(request, ret) : h2d_stage_queued(request, ret);
 }
 
 /*
@@ -368,8 +359,7 @@ static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, boo
 {
     if (p->arrived == p->issued)
         return false;
-    if (!GF_MUTATED(takes_unarrived) &&
-        !gf_pipeline_has_ended(pipeline, p->arrived, wait, &p->broken))
+    if (!gf_pipeline_has_ended(pipeline, p->arrived, wait, &p->broken))
         return false;
     if (!gf_pipeline_allow(pipeline, p->arrived))
         return false;
@@ -389,8 +379,7 @@ static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline 
         return true;
     if (p->broken)
         return false;
-    if (p->placed < p->arrived &&
-        (GF_MUTATED(returns_unplaced) || gf_pipeline_is_copied(pipeline, p->placed))) {
+    if (p->placed < p->arrived && gf_pipeline_is_copied(pipeline, p->placed)) {
         p->placed++;
         return true;
     }
@@ -436,8 +425,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     enum gf_order order = gf_order_cut;
 
     touch_destination(request->call);
-    const enum gf_bypass unstaged =
-        GF_MUTATED(takes_ring_first) ? gf_bypass_none : gf_order_choose(request, true, ret, &order);
+    const enum gf_bypass unstaged = gf_order_choose(request, true, ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;

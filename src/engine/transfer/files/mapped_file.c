@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/tuning.h"
 
 #include <pthread.h>
@@ -171,8 +170,6 @@ static uint64_t window(const struct file *file, uint64_t own)
         gf_max((uint64_t)GF_TUNE_READAHEAD_UNREAD, file->read / GF_TUNE_READAHEAD_UNREAD_PART);
     const uint64_t held = unread(file) - own;
 
-    if (GF_MUTATED(reads_ahead_of_all))
-        return UINT64_MAX / 4;
     return gf_min(file->read, most > held ? most - held : 0);
 }
 
@@ -189,7 +186,7 @@ static bool continues(struct file *file, const struct gf_range *copy)
             return true;
         }
     file->ends[file->oldest_end++ % PLACES] = copy->end;
-    return GF_MUTATED(reads_ahead_of_all);
+    return false;
 }
 
 /* Does the work of gf_mapped_file_begin for a file that may be read ahead. */

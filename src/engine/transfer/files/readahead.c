@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "engine/transfer/files/mapped_file.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/prepare.h"
@@ -210,14 +209,7 @@ static bool seems_cached(uintptr_t at, uintptr_t end)
 static bool advise(uintptr_t at, uintptr_t end, uintptr_t *ret_next)
 {
     *ret_next = gf_min(at + GF_TUNE_READAHEAD_STEP, end);
-    if (GF_MUTATED(reads_by_touching)) {
-        (void)*(const volatile char *)at;
-        return true;
-    }
-    return madvise((void *)at, *ret_next - at,
-                   GF_MUTATED(drops_pages_ahead)    ? MADV_DONTNEED
-                   : GF_MUTATED(copies_pages_ahead) ? MADV_POPULATE_WRITE
-                                                    : MADV_WILLNEED) == 0;
+    return madvise((void *)at, *ret_next - at, MADV_WILLNEED) == 0;
 }
 
 /*
@@ -237,9 +229,6 @@ static bool request_piece(struct slot *slot, uint64_t number)
     const uintptr_t end = gf_min(piece + GF_TUNE_READAHEAD_PIECE, slot->end);
     uintptr_t at = piece;
 
-    GF_MUTATION_SLEEP(outlives_copy);
-    if (GF_MUTATED(delivers_stale_bytes))
-        gf_mutation_store_ahead((void *)piece, end - piece);
     if (piece < gf_load_relaxed(&slot->cached_to))
         return true;
     if (seems_cached(piece, end)) {
@@ -425,8 +414,6 @@ void gf_readahead_end(unsigned readahead)
     if (!readahead)
         return;
     struct slot *slot = &slots[readahead - 1];
-    if (GF_MUTATED(outlives_copy))
-        return;
     gf_store_relaxed(&slot->is_over, true);
     gf_pool_close(slot->pool, &slot->job);
     end_file(slot);

@@ -7,7 +7,6 @@
 #include "engine/transfer/files/shared_read.h"
 #include "engine/transfer/helper.h"
 #include "engine/transfer/host_copy.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/range_policy.h"
@@ -53,11 +52,9 @@ static bool copy_range(const struct host_copy *copy, uint64_t piece)
     const size_t start = piece_start(piece);
     const size_t bytes = gf_min(GF_TUNE_IMPORT_PIECE, copy->bytes - start);
 
-    if (GF_MUTATED(skips_a_piece) && piece == 1)
-        return true;
     if (copy->guarded)
         return gf_program_write(copy->to + start, copy->from + start, bytes);
-    if (!GF_MUTATED(touches_blindly) && !gf_populate_pages(copy->from + start, bytes, false))
+    if (!gf_populate_pages(copy->from + start, bytes, false))
         return false;
     gf_nt_copy(copy->to + start, copy->from + start, bytes);
     return true;

@@ -5,7 +5,6 @@
 #include "engine/transfer/context.h"
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/helper.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/tuning.h"
@@ -127,9 +126,8 @@ static bool choose_range(struct shared_read *read, const struct stat *file)
     read->start = before;
     if (!read->bytes || !advances)
         return read->bytes != 0;
-    GF_MUTATION_SLEEP(ignores_others);
     const off_t end = lseek(read->file, (off_t)read->bytes, SEEK_CUR);
-    read->start = GF_MUTATED(ignores_others) ? before : end - (off_t)read->bytes;
+    read->start = end - (off_t)read->bytes;
     read->moved = read->start != before;
     return end >= 0;
 }
@@ -140,8 +138,7 @@ static bool take_file(struct gf_pieces *job, uint64_t piece)
     struct stat file;
 
     (void)piece;
-    read->file = gf_take_file(
-        read->process, GF_MUTATED(reads_any_descriptor) ? read->process : read->thread, read->fd);
+    read->file = gf_take_file(read->process, read->thread, read->fd);
     bool ret = read->file >= 0;
     if (ret && (!is_shareable(read->file, &file) || !choose_range(read, &file))) {
         close(read->file);
@@ -168,9 +165,9 @@ static bool read_piece(struct gf_pieces *job, uint64_t piece)
     const struct shared_read *read = (struct shared_read *)job;
     const size_t start = (size_t)piece * GF_TUNE_IMPORT_PIECE;
     const size_t end = gf_min(start + GF_TUNE_IMPORT_PIECE, read->bytes);
-    bool ret = GF_MUTATED(skips_a_read) && piece == 1;
+    bool ret = false;
 
-    if (!ret && gf_io_priority_set(read->io_priority)) {
+    if (gf_io_priority_set(read->io_priority)) {
         ret = read_range(read, start, end);
         gf_io_priority_restore();
     }
@@ -188,7 +185,7 @@ static void set_back(const struct shared_read *read)
 {
     const off_t missing = (off_t)read->bytes - gf_max(read->result, (ssize_t)0);
 
-    if (missing && !GF_MUTATED(keeps_the_offset) &&
+    if (missing &&
         (read->moved || lseek(read->file, 0, SEEK_CUR) == read->start + (off_t)read->bytes))
         lseek(read->file, -missing, SEEK_CUR);
 }

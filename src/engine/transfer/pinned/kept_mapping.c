@@ -4,7 +4,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/host_copy.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/tuning.h"
@@ -151,8 +150,7 @@ uint64_t gf_kept_mapping_forks(void)
 
 bool gf_kept_mapping_forked(uint64_t since)
 {
-    return !since || since % FORK ||
-           (since != gf_load_relaxed(&forks) && !GF_MUTATED(reuses_inherited));
+    return !since || since % FORK || since != gf_load_relaxed(&forks);
 }
 
 /* The array. The lock is held. */
@@ -210,8 +208,6 @@ static void zero_mapping(const struct gf_pinned_mapping *mapping)
                         .at = mapping->at,
                         .bytes = mapping->bytes};
     const uint64_t pieces = (z.bytes + GF_TUNE_ZERO_PIECE - 1) / GF_TUNE_ZERO_PIECE;
-    if (GF_MUTATED(leaves_old_buffers))
-        return;
     if (mapping->pool)
         gf_pool_run(mapping->pool, &z.job, pieces);
     else

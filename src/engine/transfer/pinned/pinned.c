@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "engine/transfer/context.h"
 #include "engine/transfer/huge_pool.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
@@ -432,8 +431,6 @@ bool gf_pinned_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret_resu
 {
     if (!is_on())
         return false;
-    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_again(pp, bytes, ret_result))
-        return true;
     return alloc_own(pp, bytes, flags, ret_result) || alloc_by_driver(pp, bytes, flags, ret_result);
 }
 
@@ -446,8 +443,6 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
     bool reusable;
     int node = -1;
 
-    if (GF_MUTATED(reuses_busy_buffers) && gf_mutation_keep(p, ret_result))
-        return true;
     const unsigned most = read_current_id(&context, &node) ? gf_kept_limit_read(node) : 0;
     if (gf_pinned_buffer_free(gf_setup.cuda, p, most ? gf_kept_limit_room : NULL, ret_result,
                               &fault)) {

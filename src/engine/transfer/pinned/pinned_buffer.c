@@ -2,7 +2,6 @@
 #include "engine/transfer/pinned/pinned_buffer.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
@@ -223,8 +222,7 @@ bool gf_pinned_buffer_alloc(const struct gf_pinned_buffer_request *request, void
      * Flags of cuMemHostAlloc and cuMemHostRegister have the same values, and cuMemHostGetFlags
      * reports them alike.
      */
-    const CUresult result = request->cuda->cuMemHostRegister_v2(
-        buffer->mapping.at, GF_MUTATED(registers_half) ? bytes / 2 : bytes, flags);
+    const CUresult result = request->cuda->cuMemHostRegister_v2(buffer->mapping.at, bytes, flags);
     /* What the program did to its earlier buffer may be the cause if a kept mapping is refused. */
     *ret_fault =
         (struct gf_fault){.call = is_expected(result) || request->kept ? NULL : "cuMemHostRegister",
@@ -322,7 +320,7 @@ bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *
         buffer = buffer->next;
     const size_t bytes = buffer ? buffer->bytes : 0;
     pthread_mutex_unlock(&buffers_lock);
-    if (!bytes || GF_MUTATED(lets_unregister))
+    if (!bytes)
         return false;
     /*
      * For an address inside the buffer the driver makes all its checks, and then refuses the call

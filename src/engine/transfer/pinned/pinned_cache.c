@@ -2,7 +2,6 @@
 #include "engine/transfer/pinned/pinned_cache.h"
 
 #include "base/atomic.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/setup.h"
 
@@ -132,8 +131,6 @@ static size_t seek_unit(const struct gf_pinned_span *span, size_t i, bool dirty)
 static void gf_pinned_span_clean(const struct gf_pinned_span *span, uintptr_t base, char *p,
                                  size_t bytes)
 {
-    if (GF_MUTATED(leaves_old_bytes))
-        return;
     char *const inner = (char *)base + span->first * UNIT;
     char *const outer = (char *)base + span->end * UNIT;
     if (span->first >= span->end) {
@@ -279,8 +276,6 @@ static bool inherit_chunk(const struct gf_pinned_chunk *chunk, bool on)
  */
 static bool hide_chunk(struct gf_pinned_chunk *chunk)
 {
-    if (GF_MUTATED(shows_freed_blocks))
-        return true;
     chunk->showable = chunk->showable || inherit_chunk(chunk, true);
     chunk->hidden = chunk->hidden || (chunk->showable && inherit_chunk(chunk, false));
     return chunk->hidden;
@@ -295,7 +290,7 @@ static void show_chunk(struct gf_pinned_chunk *chunk, uint64_t forks)
 {
     if (chunk->hidden || !chunk->forks)
         chunk->forks = forks;
-    chunk->showable = GF_MUTATED(hides_live_blocks) || inherit_chunk(chunk, true);
+    chunk->showable = inherit_chunk(chunk, true);
     chunk->hidden = false;
 }
 
@@ -379,7 +374,7 @@ CUresult gf_pinned_cache_alloc(const struct gf_cuda *cuda, uint64_t context, uns
         alloc_keepalive(cuda, keepalive, flags, forks) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     const CUresult result = cuda->cuMemHostAlloc(pp, bytes, flags);
-    if (result == CUDA_SUCCESS && *pp && !(GF_MUTATED(judges_by_size) && bytes > ((size_t)1 << 20)))
+    if (result == CUDA_SUCCESS && *pp)
         hand_out_block(cuda, context, *pp, bytes, flags, forks);
     return result;
 }

@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "engine/transfer/huge_pool.h"
-#include "engine/transfer/mutation.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/tuning.h"
@@ -49,8 +48,6 @@ bool gf_touching_fits(size_t bytes, const struct gf_range_policy *policy)
 {
     static const struct gf_range_policy none;
     struct gf_headroom headroom;
-    if (GF_MUTATED(ignores_limits))
-        return true;
     gf_range_policy_headroom(policy ? policy : &none, &headroom);
     if (headroom.bytes == GF_HEADROOM_UNKNOWN)
         return true;
@@ -200,8 +197,7 @@ static int map_parts(const struct gf_pinned_mapping *mapping)
     char *at = mapping->at;
     for (size_t i = 0; i < mapping->mapped; i += mapping->part)
         if (mmap(at + i, gf_min(mapping->part, mapping->mapped - i), PROT_READ | PROT_WRITE,
-                 (GF_MUTATED(maps_private) ? MAP_PRIVATE : MAP_SHARED) | MAP_ANONYMOUS | MAP_FIXED,
-                 -1, 0) == MAP_FAILED)
+                 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
             return -errno;
     return 0;
 }

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mutants: tests/diff builds the code of copies a second time, with GF_MUTANTS. In that build, an
- * environment variable selects one mutation, a deliberate bug, and at least one test must then
- * fail. The product contains none of this.
+ * Mutants: deliberate bugs of copies of the engine's sources (edits.txt). An environment variable
+ * selects one, and at least one test must then fail.
  */
-#ifndef GF_ENGINE_TRANSFER_MUTATION_H
-#define GF_ENGINE_TRANSFER_MUTATION_H
+#ifndef GF_TESTS_MUTATION_H
+#define GF_TESTS_MUTATION_H
 
-#ifdef GF_MUTANTS
 #include "abi/cuda.h"
 #include "base/base.h"
 
@@ -34,16 +32,5 @@ void gf_mutation_mark(CUstream stream);
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
 #define GF_MUTATION_DROP(name) gf_mutation_drop(#name)
 #define GF_MUTATION_SLEEP(name) gf_mutation_sleep(#name)
-#else
-#define GF_MUTATED(name) false
-#define GF_MUTATION_HOLD(name) ((void)0)
-#define GF_MUTATION_DROP(name) ((void)0)
-#define GF_MUTATION_SLEEP(name) ((void)0)
-#define gf_mutation_mark(stream) ((void)0)
-#define gf_mutation_store_ahead(at, bytes) ((void)0)
-#define gf_mutation_change_copy(to, at, bytes) ((void)0)
-#define gf_mutation_keep(p, ret_result) false
-#define gf_mutation_again(pp, bytes, ret_result) false
-#endif
 
 #endif
