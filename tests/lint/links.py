@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the links between the documents: each linked file, heading and symbol (gf_...) exists."""
+"""Checks the links between the documents: each linked file, heading and symbol (gf_...) exists. A comment of src names only
+sources that exist."""
 import pathlib
 import re
 import sys
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"(?<![\w/.-])(?:docs|src|tests|bench|scripts|examples|include)/[\w./-]*\w(?![\w./-]*[*<{])")
-
 SYMBOL = re.compile(r"(?<![\w/])gf_\w*[a-z0-9](?![\w<*./])")
+# A source in a comment of src. Of headers without a folder, many are libc's.
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+SOURCE = re.compile(r"(?<![\w./-])(?!mm/|linux/)(?:(?:[a-z_]+/)+[a-z_]\w*\.[hS]|(?:[a-z_]+/)*[a-z_]\w*\.c)\b(?![\w.])")
 
 
 def anchor(heading):
@@ -49,11 +52,24 @@ def faults(root, document, known):
             yield f"{name} is named, and no symbol of src"
 
 
+def comment_faults(root):
+    paths = {"/" + path.relative_to(root / "src").as_posix(): path for path in sorted((root / "src").rglob("*")) if path.is_file()}
+    for place, path in paths.items():
+        if path.suffix not in (".c", ".h", ".S", ".def", ".syms"):
+            continue
+        text = path.read_text(encoding="utf-8")
+        for comment in [text] if path.suffix == ".syms" else COMMENT.findall(text):
+            for name in SOURCE.findall(comment):
+                if not any(other.endswith("/" + name) for other in paths) and not (root / name).exists():
+                    yield f"src{place}: a comment names {name}, which is not there"
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     documents = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("bench/*.md"), *root.glob("tests/*/*.md")]
     known = words_of_source(root)
     bad = [f"{document.relative_to(root)}: {fault}" for document in documents for fault in faults(root, document, known)]
+    bad += comment_faults(root)
     print("\n".join(bad))
     return 1 if bad or not documents else 0
 

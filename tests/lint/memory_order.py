@@ -9,7 +9,7 @@ import sys
 
 TITLE = "## Shared variables and memory order"
 # Files that the section names for another reason.
-EXAMPLES = {"src/base/atomic.h", "src/base/atomic.h", "src/engine/transfer/copy/classify.c"}
+EXAMPLES = {"src/base/atomic.h", "src/engine/transfer/copy/classify.c"}
 ORDERS = re.compile(r"\bgf_(load|store|add|sub|exchange|cas|fence)_(acquire|release|acq_rel|seq_cst)\(|"
                     r"\bmemory_order_(acquire|release|acq_rel|seq_cst)\b|__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)\b|\bldar\b")
 

@@ -24,7 +24,7 @@ def kept(old):
 
 
 def reasons(root, old):
-    """Returns the table of reasons why a copy is left to the driver, from copy_stats.h."""
+    """Returns the table of reasons why a copy is left to the driver, from stats.h."""
     text = (root / "src/engine/transfer/stats.h").read_text(encoding="utf-8").replace("\\\n", "\n")
     text = text[text.index("#define GF_BYPASS_REASONS"):text.index("enum gf_bypass {")]
     rows = ["| reason | words of the summary | details, and what helps |", "|---|---|---|"]

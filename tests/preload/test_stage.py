@@ -67,7 +67,7 @@ def test_destinations_that_were_never_touched(run, env):
 
 
 def test_bytes_that_stay_in_the_shared_cache(run):
-    """The library uses CLDEMOTE if the processor has it (nt_copy.c), and otherwise only non-temporal stores."""
+    """The library uses CLDEMOTE if the processor has it (host_copy.c), and otherwise only non-temporal stores."""
     to, _, said = compare(run, "vast", SIM_DMA="")
     assert to.staged == 2 and to.rest == 0, said
 

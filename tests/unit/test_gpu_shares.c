@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The shares of a GPU's time: engine/gputime/shares.c, shares.c, feeder.c, feeder.c and
- * cpu_use.c.
- */
+/* The shares of a GPU's time: engine/gputime/shares.c and feeder.c. */
 #include "unit.h"
 
 #include "base/clock.h"

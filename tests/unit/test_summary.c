@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The lines of the exit summary: engine/report/summary_time.c, summary.c and
- * summary_steps.c.
- */
+/* The lines of the exit summary: engine/report/summary.c and summary_time.c. */
 #include "unit.h"
 
 #include "engine/gputime/step_facts.h"

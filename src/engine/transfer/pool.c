@@ -387,7 +387,7 @@ static void *run_helper(void *arg)
     return NULL;
 }
 
-/* The lock of the list of jobs, for running.h. */
+/* The lock of the list of jobs. */
 static pthread_mutex_t *gf_pool_lock(struct gf_pool *pool)
 {
     return &pool->lock;

@@ -33,9 +33,9 @@ static inline void gf_node_bytes_add(uint64_t bytes_on[GF_NODE_BYTES_COUNT], int
 /*
  * The reasons why a copy bypasses staging and is left to the driver: X(token, words). The report
  * uses the tokens, the summary uses the words. The order of this list has no meaning; checks[] in
- * copy/admission.c has the order in which the reasons are checked. After these checks, copy/h2d.c
- * and copy/d2h.c may still return the reasons capture, failed, full, shared, shares_pages, slower or
- * unreadable.
+ * copy/admission.c has the order in which the reasons are checked. After these checks,
+ * copy/staged_copy.c may still return the reasons capture, failed, full, shared, shares_pages,
+ * slower or unreadable.
  */
 #define GF_BYPASS_REASONS(X)                                                                       \
     X(early, "among the process's first small copies")                                             \

@@ -17,7 +17,7 @@ struct gf_thread {
     unsigned inside; /* nonzero inside this library, where hooks pass through */
     /* Nonzero inside cuInit or context creation, where libcuda starts threads. */
     unsigned in_driver;
-    /* Number of the thread's counter set (hook/counters.h); 0 before it has one. */
+    /* Number of the thread's counter set (below); 0 before it has one. */
     unsigned counters;
     bool ours; /* started by this library, or by a thread that is `ours` */
 };

@@ -42,7 +42,7 @@ void gf_big_unmap(uintptr_t start, size_t size);
 
 /*
  * The pool of kept mappings: freed blocks of the big-block store (big.h), oldest first. Each starts
- * at a boundary of huge pages. The budget (pages/budget.h) counts their bytes. Blocks in the pool
+ * at a boundary of huge pages. The budget (budget.h) counts their bytes. Blocks in the pool
  * belong to no caller, so the pool may unmap them at any time.
  */
 

@@ -27,7 +27,7 @@ bool gf_presence_page(uintptr_t page);
 bool gf_presence_most(const char *start, size_t size);
 
 /*
- * Advises transparent huge pages for big blocks (callouts/big.h), if the system's setting is madvise
+ * Advises transparent huge pages for big blocks (big.h), if the system's setting is madvise
  * and the profile favours throughput. Smaller blocks get no advice: many threads that use a little of
  * each huge page would use more memory. This process stops advising if the kernel takes long to find
  * huge pages, or finds too few.

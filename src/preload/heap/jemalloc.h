@@ -73,7 +73,7 @@ unsigned je_arena_nthreads_get(void *arena, bool internal);
 void je_arena_nthreads_inc(void *arena, bool internal);
 void je_arena_nthreads_dec(void *arena, bool internal);
 
-/* The default of tcache_nslots_large; callouts/overrides.c lowers it for the larger classes. */
+/* The default of tcache_nslots_large; jemalloc_replaced.c lowers it for the larger classes. */
 #define GF_JEMALLOC_LARGE_SLOTS 8
 #define GF_ARENAS_ALL "4096" /* MALLCTL_ARENAS_ALL */
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /*
- * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (timing/slowpath.h). Most wrappers
+ * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (slowpath.h). Most wrappers
  * begin and end the frame of a call. The first two time slow parts of a call that are not system
  * calls. The wrappers pass pointers to jemalloc's structs on without reading the structs.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps free memory within the budget (pages/budget.h). Free pages of jemalloc are purged, and kept
+ * Keeps free memory within the budget (budget.h). Free pages of jemalloc are purged, and kept
  * mappings are unmapped, the oldest of each first. If the program has just freed one kind of memory,
  * the other kind goes first.
  */

@@ -42,7 +42,7 @@ static void *sampled_realloc(void *block, size_t size)
 }
 
 /*
- * A thread without a cache may be ending (see tsd_fetch_slow in callouts/wraps.c). Its frees are
+ * A thread without a cache may be ending (see tsd_fetch_slow in jemalloc_wraps.c). Its frees are
  * not timed, because je_malloc_usable_size would create a cache for the thread. je_free alone
  * creates none.
  */

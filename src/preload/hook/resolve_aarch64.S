@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See jump.h. At the jump, the argument registers and the stack pointer are the same as at entry.
+ * See resolve.c. At the jump, the argument registers and the stack pointer are the same as at entry.
  */
     .text
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The path of a copy from the hook to the DMA: admission.c decides whether the copy is staged,
- * staged_copy.c or staged_copy.c stages it, and this file counts and times the outcome.
+ * staged_copy.c stages it, and this file counts and times the outcome.
  */
 #include "engine/transfer/copy/copy_ops.h"
 

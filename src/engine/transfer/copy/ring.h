@@ -98,7 +98,7 @@ struct gf_slot {
     CUevent event;
 };
 
-/* A segment that is not registered yet. A ring has at most one. Used only in ring_grow.c. */
+/* A segment that is not registered yet. A ring has at most one. Used only in ring_size.c. */
 struct gf_ring_growth {
     _Atomic unsigned state;
     char *at;
@@ -134,8 +134,7 @@ struct gf_ring {
     _Atomic uint64_t looked_ns;  /* when ring_size.c last searched for unused segments */
     _Atomic uint64_t refused_ns; /* when growth was last refused for lack of memory; 0: never */
     /*
-     * The number of next copies that do not wait for memory of other copies; used by
-     * ring_patience.c.
+     * The number of next copies that do not wait for memory of other copies; used by ring_size.c.
      */
     _Atomic unsigned impatient;
     _Atomic bool waited_in_vain; /* a copy has waited in vain for the first segment */

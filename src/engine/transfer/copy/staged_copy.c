@@ -16,7 +16,7 @@
 /*
  * Decides how a copy takes its place among the work of its stream. To other threads, a copy is one
  * operation of the stream. So it is cut into several DMAs only if no other thread uses the stream at
- * this time, and it then holds the stream (context/hold.h).
+ * this time, and it then holds the stream (hold.h).
  */
 
 enum gf_order {

@@ -25,7 +25,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
 void gf_transfer_joined(bool allocated);
 
 /*
- * Does the work that copies leave to the library's own thread (pool/prepare.h). That thread calls
+ * Does the work that copies leave to the library's own thread (prepare.h). That thread calls
  * this function after setup.request_prepare was called.
  */
 void gf_transfer_prepare(void);
