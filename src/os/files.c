@@ -11,7 +11,6 @@
 #include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -145,24 +144,6 @@ int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_
 void gf_remove_file(const char *path)
 {
     gf_replace_file(path, NULL, 0, gf_output_shared);
-}
-
-enum gf_file_place gf_file_place_of(const char *path)
-{
-    const int error = errno;
-    enum gf_file_place ret = gf_file_place_unknown;
-    struct stat file;
-    struct statfs system;
-
-    if (stat(path, &file) == 0) {
-        if (!S_ISREG(file.st_mode))
-            ret = gf_file_place_stream;
-        else if (statfs(path, &system) == 0)
-            ret = gf_is_network_fs((unsigned long)system.f_type) ? gf_file_place_network
-                                                                 : gf_file_place_local;
-    }
-    errno = error;
-    return ret;
 }
 
 static _Atomic bool refused;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files kept open, replaced files, kinds of file systems. */
+/* Files kept open, replaced files, files taken from the program. */
 #ifndef GF_OS_FILES_H
 #define GF_OS_FILES_H
 
@@ -56,21 +56,6 @@ int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_
 
 /* Removes a regular file. If the path is a symbolic link, empties the target instead. */
 void gf_remove_file(const char *path);
-
-/*
- * Finds the kind of file system that a file is on. The library rewrites a report on a network file
- * system less often.
- */
-
-enum gf_file_place {
-    gf_file_place_local,
-    gf_file_place_network, /* the file is on another machine, or a process serves it (FUSE) */
-    gf_file_place_stream,  /* not a regular file: a device or a pipe */
-    gf_file_place_unknown, /* the file does not exist or cannot be examined */
-};
-
-/* Finds the kind of file at path. The call may wait for the file system. Keeps errno. */
-enum gf_file_place gf_file_place_of(const char *path);
 
 /*
  * Takes an open file of the program into the descriptor table of a thread of the library. The

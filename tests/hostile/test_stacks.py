@@ -13,7 +13,7 @@ import pytest
 
 from conftest import BUILD, COMMAND
 
-STACKS = BUILD / "src" / "tools" / "stacks" / "gpufeed-stacks"
+STACKS = BUILD / "src" / "tools" / "gpufeed-stacks"
 pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffd]")
 FREEZE_S = 5  # far above the time for which the threads may be stopped

@@ -15,7 +15,7 @@ PRODUCTS = {
     "src/preload/libgpufeed.so": {"lazy"},
     "src/engine/libgpufeed-engine.so": {"rpath", "fortified"},
     "src/tools/gpufeed": {"rpath", "fortified", "pie"},
-    "src/tools/stacks/gpufeed-stacks": {"fortified"},
+    "src/tools/gpufeed-stacks": {"fortified"},
 }
 
 

@@ -18,7 +18,7 @@ def source(root):
     found = {}
     for path in sorted((root / "src").rglob("*.[ch]")):
         name = str(path.relative_to(root))
-        if not name.startswith(("src/tools/", "src/tools/stacks/")):
+        if not name.startswith("src/tools/"):
             found[name] = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
     return found
 

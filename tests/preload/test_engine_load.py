@@ -80,7 +80,7 @@ def test_without_an_engine(kit):
 
 @pytest.mark.parametrize("name", ["libgpufeed-engine.so", "libgfhwloc.so", "libgfnuma.so"])
 def test_a_truncated_engine_does_not_end_the_program(run, tmp_path, name):
-    private = ENGINE_DIR / "machine" / "private"
+    private = ENGINE_DIR.parent / "host"
     for path in (PRELOAD, ENGINE_DIR / "libgpufeed-engine.so", *private.glob("libgf*.so")):
         shutil.copy(path, tmp_path)
     os.truncate(tmp_path / name, 4096)

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import BUILD, COMMAND, START_COPIES
 
-STACKS = BUILD / "src" / "tools" / "stacks" / "gpufeed-stacks"
+STACKS = BUILD / "src" / "tools" / "gpufeed-stacks"
 pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
 
 NESTED = """

@@ -126,7 +126,7 @@ def test_command_of_a_venv(venv, run):
     assert f"LD_PRELOAD={library}\n" in result.stdout and result.stderr == ""
     version = run(venv / "bin" / "python", "-m", "gpufeed", "--version", preload=False)
     assert version.stdout.startswith("gpufeed "), version.stderr
-    if (BUILD / "src" / "tools" / "stacks" / "gpufeed-stacks").exists():
+    if (BUILD / "src" / "tools" / "gpufeed-stacks").exists():
         assert "python" in run(venv / "bin" / "gpufeed", "stacks", os.getpid(), preload=False).stdout
 
 

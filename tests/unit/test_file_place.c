@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/output_file.h"
-#include "os/files.h"
+#include "os/file_place.h"
 
 #include <errno.h>
 #include <linux/magic.h>

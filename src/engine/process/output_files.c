@@ -9,6 +9,7 @@
 #include "base/path.h"
 #include "engine/report/report.h"
 #include "engine/report/report_metrics.h"
+#include "os/file_place.h"
 #include "os/files.h"
 #include "os/permit.h"
 
