@@ -128,7 +128,7 @@ def test_tables_follow_the_code(tmp_path):
         '#define GF_BYPASS_REASONS(X) \\\n X(off, "new " \\\n "words") \\\n X(full, "b")\nenum gf_bypass {')
     assert run(*tables).returncode == 1
     assert run(*tables, "--write").returncode == 0
-    assert "| `os` | base/files and below, config |" in graph.read_text() and graph.read_text().endswith("<!-- end of graph -->\nb\n")
+    assert "| `os` | config and below |" in graph.read_text() and graph.read_text().endswith("<!-- end of graph -->\nb\n")
     assert "| `off` | new words | kept |\n| `full` | b |  |\n<!-- end" in reasons.read_text()
     assert "| `gil` | waiting for a lock | fewer threads |\n| `other` | not known |  |\n<!-- end" in reasons.read_text()
     assert run(*tables).returncode == 0
