@@ -30,13 +30,19 @@ def front_end(command):
     return kept + PERMITTED
 
 
+def macros(command):
+    return sorted(word for word in shlex.split(command) if word.startswith("-D"))
+
+
 def main():
     if not shutil.which("clang"):
         print("clang is not installed")
         return 77
     build = pathlib.Path(sys.argv[1])
     entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
-    commands = {tuple(front_end(entry["command"])): None for entry in entries if entry["file"].endswith(".c")}
+    # Another target that compiles a file with the same macros shows nothing new.
+    commands = {(entry["file"], *macros(entry["command"])): front_end(entry["command"])
+                for entry in entries if entry["file"].endswith(".c")}.values()
 
     def check(command):
         made = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)

@@ -33,15 +33,21 @@ def fetch(version):
     return next((path.parent for path in folder.rglob("cuda.h")), None)
 
 
+def readers(build):
+    """Returns the sources that include CUDA's header by any way, as the compiler told ninja when it built them."""
+    told = subprocess.run(["ninja", "-t", "deps"], cwd=build, capture_output=True, text=True, check=True).stdout
+    groups = [[line.strip() for line in group.splitlines()[1:]] for group in told.split("\n\n")]
+    return {(build / group[0]).resolve() for group in groups if any(name.endswith("/cuda.h") for name in group)}
+
+
 def sources(src, build):
-    """Returns [(file, flags)] of the sources that are compiled with CUDA's headers."""
-    found = []
+    """Returns [(file, flags)], each source once, of those that include CUDA's header."""
+    found, wanted = {}, readers(build)
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         path = (build / entry["file"]).resolve()
-        words = shlex.split(entry["command"])
-        if path.is_relative_to(src) and path.suffix == ".c" and "-isystem" in words:
-            found.append((path, [word for word in words if word.startswith(KEPT)]))
-    return found
+        if path in wanted and path.is_relative_to(src) and path.suffix == ".c":
+            found.setdefault(path, [word for word in shlex.split(entry["command"]) if word.startswith(KEPT)])
+    return list(found.items())
 
 
 def main():

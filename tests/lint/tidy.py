@@ -6,8 +6,9 @@ Without FILE, it checks the files that differ from the commit at which this bran
 tag, and those that include a header that differs. It checks all files if there is no such commit, if that commit is
 HEAD, if the checks themselves have changed, and if GF_TIDY_NODES is set.
 
-The analyzer follows at most GF_TIDY_NODES states of each function. clang's own limit, 225000, takes twice the time; it
-is set before a release."""
+The analyzer follows at most GF_TIDY_NODES states of each function: by default 50000 in the files that have changed, and
+8000, which take a third of the time, where all files are checked for lack of a base. clang's own limit, 225000, is set
+before a release."""
 import json
 import os
 import pathlib
@@ -17,10 +18,12 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from clang import GCC_ONLY
 
-NODES = os.environ.get("GF_TIDY_NODES", "50000")
+NODES_CHANGED, NODES_ALL = 50000, 8000
+BATCH = 8  # files that one process checks: starting clang-tidy takes as long as reading a small file
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
-GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)
+ERROR = re.compile(r"(?:^|\s)error: ", re.M)
 
 
 def once(commands, build):
@@ -49,16 +52,16 @@ def base_of(source):
 
 
 def affected(source, paths):
-    """Returns those of the files of src that have changed, or that include a changed header."""
+    """Returns those of the files of src that have changed, or that include a changed header, and the analyzer's limit."""
     base = base_of(source)
     if not base or "GF_TIDY_NODES" in os.environ:
-        return paths
+        return paths, NODES_ALL
     changed = {*git(source, "diff", "--name-only", base, "--"), *git(source, "ls-files", "--others", "--exclude-standard")}
     if changed & {".clang-tidy", "tests/lint/tidy.py"}:
-        return paths
+        return paths, NODES_ALL
     headers = {name.removeprefix("src/") for name in changed if name.endswith((".h", ".def"))}
     return [path for path in paths if path.relative_to(source).as_posix() in changed
-            or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))]
+            or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))], NODES_CHANGED
 
 
 def main():
@@ -73,21 +76,23 @@ def main():
             entry["command"] = entry["command"].replace(f" {flag}", "")
     (build / "tidy").mkdir(exist_ok=True)
     (build / "tidy" / "compile_commands.json").write_text(json.dumps([*known.values()]), encoding="utf-8")
-    wanted = [pathlib.Path(name).resolve() for name in sys.argv[3:]] or affected(source, sorted(
-        path for path in known if path.is_relative_to(source / "src") and path.suffix == ".c"))
+    ours = sorted(path for path in known if path.is_relative_to(source / "src") and path.suffix == ".c")
+    named = [pathlib.Path(name).resolve() for name in sys.argv[3:]]
+    wanted, nodes = (named, NODES_CHANGED) if named else affected(source, ours)
+    nodes = os.environ.get("GF_TIDY_NODES", nodes)
 
-    def check(path):
-        limit = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={NODES}")]
-        made = subprocess.run(["clang-tidy", "--quiet", "--warnings-as-errors=*", *limit, "-p", build / "tidy", path],
+    def check(paths):
+        limit = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", f"max-nodes={nodes}")]
+        made = subprocess.run(["clang-tidy", "--quiet", "--warnings-as-errors=*", *limit, "-p", build / "tidy", *paths],
                               capture_output=True, text=True, check=False)
         return made.returncode, made.stdout
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        results = list(pool.map(check, wanted))
+        results = list(pool.map(check, [wanted[at:at + BATCH] for at in range(0, len(wanted), BATCH)]))
     for code, text in results:
         if code:
             print(text)
-    print(f"{len(wanted)} files, {sum(code != 0 for code, _ in results)} with findings")
+    print(f"{len(wanted)} files, at most {nodes} states of a function; {sum(len(ERROR.findall(text)) for _, text in results)} findings")
     return 1 if any(code for code, _ in results) or not known else 0
 
 
