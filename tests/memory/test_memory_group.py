@@ -3,7 +3,7 @@
 the smaller sizes of the suite, at least that and the start budget."""
 import pytest
 from group import NoGroup, run_in_group
-from memorykit import BASE, LIBRARY, MORE, NATIVE, PROCESSES, PYTHON_PATH, START_BUDGET, command, needs_jemalloc, scaled
+from memorykit import BASE, FULL, LIBRARY, MORE, NATIVE, PROCESSES, PYTHON_PATH, START_BUDGET, command, needs_jemalloc, scaled
 
 pytestmark = needs_jemalloc
 WORKERS = scaled(20, 6)
@@ -29,12 +29,15 @@ def test_limit_of_natives(programs, row, process):
     """Without a limit, the kernel reclaims nothing, so the highest usage shows what the library keeps. With the limit, no
     process is killed."""
     words = [ROWS[row][0] if ROWS[row][0].endswith(".py") else programs(ROWS[row][0]), *ROWS[row][1:]]
-    native = {name: outcome(0, words, {**PROCESSES[process], **env}) for name, env in NATIVE.items()}
-    assert all(found["code"] == 0 for found in native.values()), native
-    most = max(found["highest"] for found in native.values())
-    free = outcome(0, words, {**PROCESSES[process], **LIBRARY})
-    limit = max(int(1.15 * most) + 1, most + START_BUDGET[process] + 8)
-    ours = outcome(limit, words, {**PROCESSES[process], **LIBRARY})
+    native, free = {}, outcome(0, words, {**PROCESSES[process], **LIBRARY})
+    # What holds with glibc's bounds holds with those of the larger one. The acceptance run reports both.
+    for names in [list(NATIVE)] if FULL else [["glibc"], ["jemalloc"]]:
+        native |= {name: outcome(0, words, {**PROCESSES[process], **NATIVE[name]}) for name in names}
+        assert all(found["code"] == 0 for found in native.values()), native
+        most = max(found["highest"] for found in native.values())
+        ours = outcome(max(int(1.15 * most) + 1, most + START_BUDGET[process] + 8), words, {**PROCESSES[process], **LIBRARY})
+        if free["highest"] <= 1.15 * most + MORE and ours["code"] == ours["killed"] == 0:
+            break
     print(f"MEASURED group {row} {process}: " + str({name: found["highest"] for name, found in native.items()}),
           "library", free["highest"], "limited", ours["code"], ours["highest"], ours["killed"])
     assert free["code"] == 0 and free["highest"] <= 1.15 * most + MORE, free
