@@ -32,13 +32,14 @@ def imports():
 
 @pytest.fixture(scope="session")
 def interposer(compile_here, imports, tmp_path_factory):
-    """interposer(kind, names) returns the flags that link the interposer into a program, or its path as a preload."""
+    """interposer(kind) returns the flags that link the interposer into a program, or its path as a preload."""
     if platform.machine() != "x86_64":
         pytest.skip("the interposer is written for x86-64")
 
-    def build(*flags, names=imports, **kw):
-        folder = tmp_path_factory.mktemp("imports")
-        (folder / "imports.inc").write_text("".join(f"IMPORT({name})\n" for name in names))
+    folder = tmp_path_factory.mktemp("imports")
+    (folder / "imports.inc").write_text("".join(f"IMPORT({name})\n" for name in imports))
+
+    def build(*flags, **kw):
         return compile_here("interposer.c", f"-I{folder}", "-O1", "-fno-builtin", "-fno-toplevel-reorder", "-fPIC",
                             *flags, **kw)
     return build

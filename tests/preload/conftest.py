@@ -135,16 +135,29 @@ def installs():
         yield
 
 
+def when_changed(flag):
+    """Returns when the file that a flag names was last changed, or None."""
+    return os.stat(flag).st_mtime_ns if os.path.isfile(flag) else None
+
+
 @pytest.fixture(scope="session")
 def compile_c():
-    """compile_c(text, *flags, name="prog", cc="cc") -> path of a program or library built from C.
-    """
+    """compile_c(text, *flags, name="prog", cc="cc") -> path of a program or library built from C, a new file at each
+    call. What the same text and flags have built is copied."""
     with tempfile.TemporaryDirectory(prefix="gpufeed-test-") as folder:
+        made = {}
+
         def build(text, *flags, name="prog", cc="aarch64-linux-gnu-gcc" if EMULATOR else "cc"):
-            source = pathlib.Path(folder) / f"{name}.c"
+            source, target = pathlib.Path(folder, f"{name}.c"), pathlib.Path(folder, name)
             source.write_text(text)
-            target = pathlib.Path(folder) / name
-            subprocess.run([cc, "-D_GNU_SOURCE", "-w", str(source), "-o", str(target), *flags],
-                           check=True)
+            target.unlink(missing_ok=True)
+            named = name if any(str(flag).startswith("-g") for flag in flags) else None  # debug information names the source
+            key = (cc, text, named, *((str(flag), when_changed(flag)) for flag in flags))
+            if key not in made:
+                subprocess.run([cc, "-D_GNU_SOURCE", "-w", str(source), "-o", str(target), *flags], check=True)
+                made[key] = pathlib.Path(folder, f"built-{len(made)}")
+                shutil.copy2(target, made[key])
+            else:
+                shutil.copy2(made[key], target)
             return target
         yield build
