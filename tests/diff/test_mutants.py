@@ -52,6 +52,7 @@ def fault_elsewhere(run, mutant):
                for place in ("80", "60", "40", "20", "90", "70"))
 
 
+@functools.cache  # equal rows share one check, whose run without a mutation is made once
 def program(*command, **environment):
     return lambda run, mutant: differs(run, mutant, APPS / command[0], *command[1:],
                                       **{"GPUFEED_STAGE_THREADS": 4, **environment})
@@ -69,6 +70,7 @@ def helpers_stopped(run, mutant):
     return (code, output) != (0, "released by the copy\ndone\n")
 
 
+@functools.cache
 def says(words, *command, **environment):
     """Returns a check that the library's debug lines contain these words."""
     def notices(run, mutant):
@@ -91,6 +93,7 @@ def fewer_mappings(run, mutant):
 TIMES = 20  # a helper may read ahead too late, or not far enough, for a mutation to have an effect
 
 
+@functools.cache
 def mapped(what, *more):
     """Files that helpers read ahead. They are made on a disk, because no other file is."""
     def notices(run, mutant):
@@ -103,6 +106,7 @@ def mapped(what, *more):
     return notices
 
 
+@functools.cache
 def loads(what):
     """Copies of a library like safetensors into pinned memory."""
     def notices(run, mutant):
@@ -113,6 +117,7 @@ def loads(what):
     return notices
 
 
+@functools.cache
 def filereads(what):
     """Reads of files by libraries like safetensors and CPython."""
     def notices(run, mutant):
@@ -123,6 +128,7 @@ def filereads(what):
     return notices
 
 
+@functools.cache
 def serial(*streams, threads=4, turns=150, **environment):
     """Threads that share a stream: work gets between the DMAs of a copy only by chance."""
     def notices(run, mutant):

@@ -158,7 +158,7 @@ def test_notes_of_a_crafted_library(tmp_path):
 
 def test_a_large_report_is_refused(a_report, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(a_report)[:-1] + ',"a":[' + "{}," * 4000000 + "0]}")
-    for flags in OUTPUTS:
+    for flags in OUTPUTS[0], OUTPUTS[-1]:  # it is refused before the output matters
         done = bounded("report", tmp_path / "r.json", *flags, cwd=tmp_path)
         assert done.returncode == 1 and len(done.stderr.splitlines()) <= 2, done.stderr
 
