@@ -47,9 +47,9 @@ static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
         return false;
     ret->context = context;
     ret->device = current_device(cuda);
-    ret->blocking = cuda->cuStreamGetFlags &&
-                    cuda->cuStreamGetFlags(stream, &flags) == CUDA_SUCCESS &&
-                    !(flags & CU_STREAM_NON_BLOCKING);
+    if (!cuda->cuStreamGetFlags || cuda->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS)
+        return false;
+    ret->blocking = !(flags & CU_STREAM_NON_BLOCKING);
     return ret->device >= 0;
 }
 

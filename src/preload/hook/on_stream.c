@@ -10,7 +10,7 @@
 
 /*
  * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed,
- * and a capture that began on the stream ends with it.
+ * another thread's copy may hold it, and a capture that began on the stream ends with it.
  */
 
 #define DESTROY(symbol)                                                                            \
@@ -21,7 +21,7 @@
             return CUDA_ERROR_NOT_FOUND;                                                           \
         gf_submissions_unlist(hStream);                                                            \
         const unsigned captures = gf_captures_of_stream(hStream);                                  \
-        const CUresult result = real(hStream);                                                     \
+        const CUresult result = GF_ORDERED(hStream ? hStream : CU_STREAM_LEGACY, real(hStream));   \
         gf_captures_left(captures, result == CUDA_SUCCESS);                                        \
         return result;                                                                             \
     }                                                                                              \
@@ -67,8 +67,9 @@ DESTROY(cuStreamDestroy_v2);
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
         gf_submissions_launch_graph(hGraphExec);                                                   \
-        return GF_SUBMIT(hStream ? hStream : (null_stream), gf_work_kernel,                        \
-                         real(hGraphExec, hStream));                                               \
+        const CUstream stream_ = hStream ? hStream : (null_stream);                                \
+        return gf_submit_visible(stream_,                                                          \
+                                 GF_SUBMIT(stream_, gf_work_kernel, real(hGraphExec, hStream)));   \
     }                                                                                              \
     GF_ENTRY(symbol)
 
@@ -386,7 +387,7 @@ GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
 
 /*
  * If no capture is open, the call cannot make the stream enter a capture, so the engine is not
- * notified.
+ * notified. Even while one is open, the stream may be that of another thread's copy.
  */
 #define WAIT(symbol, null_stream)                                                                  \
     CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
@@ -394,9 +395,9 @@ GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
         __typeof__(symbol) *real = GF_REAL(symbol);                                                \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        return gf_unlikely(captures_live())                                                        \
-                   ? ENTERING(real(hStream, hEvent, Flags))                                        \
-                   : GF_ORDERED(hStream ? hStream : (null_stream), real(hStream, hEvent, Flags));  \
+        return GF_ORDERED(hStream ? hStream : (null_stream),                                       \
+                          gf_unlikely(captures_live()) ? ENTERING(real(hStream, hEvent, Flags))    \
+                                                       : real(hStream, hEvent, Flags));            \
     }                                                                                              \
     GF_ENTRY(symbol)
 
