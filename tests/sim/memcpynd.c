@@ -86,6 +86,63 @@ SIM_TWINS(cuMemcpy2DAsync_v2, _ptsz, async_2d, (const CUDA_MEMCPY2D *c, CUstream
 SIM_TWINS(cuMemcpy3D_v2, _ptds, sync_3d, (const CUDA_MEMCPY3D *c), (c))
 SIM_TWINS(cuMemcpy3DAsync_v2, _ptsz, async_3d, (const CUDA_MEMCPY3D *c, CUstream s), (c, s))
 
+/* The operands of a batch of 3D copies are pointers; an element has one byte. */
+static struct sim_block block_of(const CUDA_MEMCPY3D_BATCH_OP *op)
+{
+    const size_t width = op->extent.width, to = op->dst.op.ptr.rowLength,
+                 from = op->src.op.ptr.rowLength;
+    struct sim_block b = {.dst = op->dst.op.ptr.ptr,
+                          .src = op->src.op.ptr.ptr,
+                          .width = width,
+                          .height = op->extent.height,
+                          .depth = op->extent.depth,
+                          .dst_pitch = to ? to : width,
+                          .src_pitch = from ? from : width};
+    b.dst_slice =
+        b.dst_pitch * (op->dst.op.ptr.layerHeight ? op->dst.op.ptr.layerHeight : b.height);
+    b.src_slice =
+        b.src_pitch * (op->src.op.ptr.layerHeight ? op->src.op.ptr.layerHeight : b.height);
+    return b;
+}
+
+static CUresult batch_3d_v2(bool per_thread, size_t count, CUDA_MEMCPY3D_BATCH_OP *ops,
+                            unsigned long long flags, CUstream s)
+{
+    struct sim_stream *stream;
+    if (!count || !ops || flags || !s || s == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (ops[i].src.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+            ops[i].dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    CUresult result = sim_batch_begin(s, per_thread, &stream);
+    const bool begun = !result;
+    for (size_t i = 0; i < count && !result; i++) {
+        const struct sim_block b = block_of(&ops[i]);
+        result = sim_copy(per_thread, s, &b, sim_any, sim_any, sim_in_order);
+    }
+    if (begun)
+        sim_batch_end(stream);
+    return result;
+}
+
+static CUresult batch_3d(bool per_thread, size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed,
+                         unsigned long long flags, CUstream s)
+{
+    const CUresult result = batch_3d_v2(per_thread, count, ops, flags, s);
+    if (result && failed)
+        *failed = SIZE_MAX;
+    return result;
+}
+
+SIM_TWINS(cuMemcpy3DBatchAsync, _ptsz, batch_3d,
+          (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags,
+           CUstream s),
+          (count, ops, failed, flags, s))
+SIM_TWINS(cuMemcpy3DBatchAsync_v2, _ptsz, batch_3d_v2,
+          (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream s),
+          (count, ops, flags, s))
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
                               size_t count, const CUDA_MEMCPY3D *c, CUcontext context)
 {

@@ -306,6 +306,53 @@ static void calls_that_never_wait(void **state)
     gf_hold_end(&held);
 }
 
+static void a_call_that_does_not_wait_ends_a_hold_that_issues(void **state)
+{
+    (void)state;
+    struct gf_hold held, issuing;
+
+    hold(NON_BLOCKING, &held);
+    assert_true(gf_hold_issue_begin(&held, &issuing));
+    is_driver = true;
+    assert_true(goes_on(NON_BLOCKING, CONTEXT));
+    is_driver = false;
+    gf_hold_issue_end(&issuing);
+    assert_false(gf_hold_issue_begin(&held, &issuing));
+    gf_hold_end(&held);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
+static bool waits_for_a_file(void)
+{
+    struct gf_hold held;
+    struct call call;
+
+    hold(NON_BLOCKING, &held);
+    gf_hold_reads_file(&held);
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    usleep(GF_TUNE_HOLD_NS / 1000 * 3);
+    const bool over = gf_load_acquire(&call.over);
+    gf_hold_end(&held);
+    pthread_join(call.thread, NULL);
+    return !over;
+}
+
+/* A slow disk is no reason to divide a copy. */
+static void a_copy_from_a_file_is_awaited_longer(void **state)
+{
+    (void)state;
+    struct gf_hold held;
+    bool waited = false;
+
+    for (unsigned i = 0; i < 10 && !waited; i++) /* this thread may get no CPU for long */
+        waited = waits_for_a_file();
+    assert_true(waited);
+    hold(NON_BLOCKING, &held); /* may use the same entry */
+    assert_false(goes_on(NON_BLOCKING, CONTEXT));
+    gf_hold_end(&held);
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
 static bool holds_beside(CUstream stream, uintptr_t call)
 {
     struct gf_hold held;
@@ -362,6 +409,25 @@ static void members_of_a_batch(void **state)
     assert_int_equal(gf_load_relaxed(&table.holds), 0);
 }
 
+/* After another thread has ended the batch's hold, each member needs a hold of its own. */
+static void members_of_a_batch_that_lost_its_hold(void **state)
+{
+    (void)state;
+    struct gf_hold member, issuing;
+    const struct gf_hold queued = {0}; /* a member that is one DMA behind the stream's work */
+
+    assert_true(gf_hold_begin_batch(NON_BLOCKING, CONTEXT));
+    assert_false(goes_on(NON_BLOCKING, CONTEXT)); /* no progress, so the call has ended the hold */
+    assert_false(gf_hold_is_batch(NON_BLOCKING, CONTEXT));
+    assert_true(gf_hold_issue_begin(&queued, &issuing));
+    assert_true(gf_hold_begin(NON_BLOCKING, CONTEXT, &member));
+    assert_true(gf_hold_issue_begin(&member, &issuing));
+    gf_hold_issue_end(&issuing);
+    gf_hold_end(&member);
+    gf_hold_end_batch();
+    assert_int_equal(gf_load_relaxed(&table.holds), 0);
+}
+
 /* More copies than entries hold no further stream. */
 static void too_many(void **state)
 {
@@ -389,7 +455,10 @@ int main(void)
         cmocka_unit_test(streams_that_are_ordered),
         cmocka_unit_test(calls_that_never_wait),
         cmocka_unit_test(a_copy_beside_a_call_holds_nothing),
+        cmocka_unit_test(a_call_that_does_not_wait_ends_a_hold_that_issues),
+        cmocka_unit_test(a_copy_from_a_file_is_awaited_longer),
         cmocka_unit_test(members_of_a_batch),
+        cmocka_unit_test(members_of_a_batch_that_lost_its_hold),
         cmocka_unit_test(too_many),
     };
     return cmocka_run_group_tests(tests, start, NULL);

@@ -36,8 +36,10 @@ struct entry {
     _Atomic(uintptr_t) stream, context;
     _Atomic(uintptr_t) owner; /* identifies the thread that copies */
     _Atomic bool blocking;    /* the stream and the legacy stream wait for each other */
-    _Atomic bool cut;
+    _Atomic bool cut, reads_file;
     _Atomic uint32_t progress;
+    /* The ticket of a hold that ends with the present DMA, because a thread does not wait. */
+    _Atomic uint64_t lost;
 };
 
 static struct entry entries[HOLDS];
@@ -232,6 +234,7 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->owner, (uintptr_t)&here);
     gf_store_relaxed(&entry->blocking, blocking);
     gf_store_relaxed(&entry->cut, false);
+    gf_store_relaxed(&entry->reads_file, false);
     ret->entry = (unsigned)(entry - entries);
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
     gf_store_release(&entry->ticket, ret->ticket);
@@ -244,10 +247,14 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
 
 bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret)
 {
-    ret->ticket = 0;
-    if (!records() || gf_hold_is_batch(stream, context))
+    *ret = (struct gf_hold){0};
+    if (!records())
         return true;
-    return begin_hold(stream, context, ret);
+    if (!gf_hold_is_batch(stream, context))
+        return begin_hold(stream, context, ret);
+    *ret = batch.hold;
+    ret->is_batch = true;
+    return true;
 }
 
 void gf_hold_cut(const struct gf_hold *hold)
@@ -256,17 +263,24 @@ void gf_hold_cut(const struct gf_hold *hold)
         gf_store_relaxed(&entries[hold->entry].cut, true);
 }
 
+void gf_hold_reads_file(const struct gf_hold *hold)
+{
+    if (hold->ticket)
+        gf_store_relaxed(&entries[hold->entry].reads_file, true);
+}
+
 bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing)
 {
-    const struct gf_hold *held = batch.hold.ticket ? &batch.hold : hold;
-    uint64_t ticket = held->ticket;
+    uint64_t ticket = hold->ticket;
 
     ret_issuing->ticket = 0;
     if (!ticket)
         return true;
-    if (!gf_cas_acq_rel(&entries[held->entry].ticket, &ticket, ticket | TICKET_ISSUES))
+    if (gf_load_relaxed(&entries[hold->entry].lost) == ticket)
+        end_entry(&entries[hold->entry], ticket);
+    if (!gf_cas_acq_rel(&entries[hold->entry].ticket, &ticket, ticket | TICKET_ISSUES))
         return false;
-    *ret_issuing = *held;
+    *ret_issuing = *hold;
     return true;
 }
 
@@ -282,7 +296,7 @@ void gf_hold_issue_end(const struct gf_hold *issuing)
 
 void gf_hold_end(struct gf_hold *hold)
 {
-    if (hold->ticket)
+    if (hold->ticket && !hold->is_batch)
         end_entry(&entries[hold->entry], hold->ticket);
     hold->ticket = 0;
 }
@@ -291,7 +305,8 @@ void gf_hold_end(struct gf_hold *hold)
 
 bool gf_hold_is_batch(CUstream stream, CUcontext context)
 {
-    return batch.hold.ticket && batch.stream == stream && batch.context == context;
+    return batch.hold.ticket && batch.stream == stream && batch.context == context &&
+           ticket_of(&entries[batch.hold.entry]) == batch.hold.ticket;
 }
 
 bool gf_hold_begin_batch(CUstream stream, CUcontext context)
@@ -373,6 +388,17 @@ static bool may_wait(void)
     return !gf_is_realtime() && !gf_setup.is_drivers();
 }
 
+/*
+ * Ends the hold, so that the copy does not wait for what this call submits. If the copy is issuing a
+ * DMA, the driver puts that on the stream before it begins this call.
+ */
+static void end_at_once(struct entry *entry, uint64_t ticket)
+{
+    if (!end_entry(entry, ticket))
+        gf_store_relaxed(&entry->lost, ticket);
+    gf_add_relaxed(&counts.ended, 1);
+}
+
 static void note_met(const struct entry *entry, uint64_t ticket)
 {
     const uintptr_t stream = gf_load_relaxed(&entry->stream),
@@ -389,7 +415,10 @@ static void note_met(const struct entry *entry, uint64_t ticket)
  */
 static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
 {
-    if (waited_ns <= GF_TUNE_HOLD_NS)
+    const uint64_t limit =
+        gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS : GF_TUNE_HOLD_NS;
+
+    if (waited_ns <= limit)
         return false;
     return end_entry(entry, ticket) ||
            (waited_ns > GF_TUNE_HOLD_MOST_NS && end_entry(entry, ticket | TICKET_ISSUES));
@@ -439,8 +468,8 @@ void gf_hold_await(CUstream stream)
         note_met(&entries[i], ticket);
         if (may_wait())
             await_entry(&entries[i], ticket);
-        else /* so that the copy does not wait for what this call submits */
-            gf_add_relaxed(&counts.ended, end_entry(&entries[i], ticket));
+        else
+            end_at_once(&entries[i], ticket);
     }
 }
 

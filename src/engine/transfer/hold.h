@@ -29,6 +29,7 @@
 /* A hold of the calling thread. */
 struct gf_hold {
     unsigned entry;
+    bool is_batch;   /* it is the hold of the thread's batch, which ends with the batch */
     uint64_t ticket; /* 0: nothing is held */
 };
 
@@ -51,8 +52,8 @@ void gf_hold_publish(CUcontext context);
 
 /*
  * Holds the stream. False: another thread is inside a call that may put something on the stream, or
- * there are too many holds. If the calling thread's batch holds the stream already, the result is
- * true, and *ret holds nothing.
+ * there are too many holds. If the calling thread's batch holds the stream already, *ret is the
+ * batch's hold.
  */
 bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
 /*
@@ -61,13 +62,18 @@ bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
  */
 void gf_hold_cut(const struct gf_hold *hold);
 /*
+ * Called when the copy reads a file: only the kernel can keep it waiting, and a slow disk does so for
+ * long. A call then waits without progress for GF_TUNE_HOLD_MOST_NS.
+ */
+void gf_hold_reads_file(const struct gf_hold *hold);
+/*
  * Called around each DMA. False: another thread has ended the hold, and may have put work on the
  * stream, so the DMA must not go to this stream: the copy would wait for that work, which may wait for
  * the copy. Otherwise the hold cannot be ended until gf_hold_issue_end.
  */
 bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing);
 void gf_hold_issue_end(const struct gf_hold *issuing);
-/* Does nothing if nothing is held. */
+/* Does nothing if nothing is held, or if the hold is that of a batch. */
 void gf_hold_end(struct gf_hold *hold);
 
 /*
@@ -76,7 +82,7 @@ void gf_hold_end(struct gf_hold *hold);
  */
 bool gf_hold_begin_batch(CUstream stream, CUcontext context);
 void gf_hold_end_batch(void);
-/* Whether the calling thread's batch holds the stream. */
+/* Whether the calling thread's batch holds the stream, and no other thread has ended that hold. */
 bool gf_hold_is_batch(CUstream stream, CUcontext context);
 
 /*

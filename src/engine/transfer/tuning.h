@@ -282,7 +282,7 @@
 /*
  * A copy of several DMAs holds its stream (hold.h). A call of another thread waits while the copy
  * makes progress, but at most GF_TUNE_HOLD_NS without progress, and GF_TUNE_HOLD_MOST_NS while the
- * copy issues a DMA. For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
+ * copy issues a DMA or reads a file. For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
  */
 #define GF_TUNE_HOLD_NS UINT64_C(50000000)
 #define GF_TUNE_HOLD_MOST_NS UINT64_C(1000000000)

@@ -81,7 +81,8 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                  .ring = admission->ring,
                                                  .captures = admission->captures,
                                                  .readahead = readahead,
-                                                 .hold = &ret->hold};
+                                                 .hold = &ret->hold,
+                                                 .goes_on = ret->goes_on};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
@@ -194,6 +195,7 @@ static enum gf_bypass stage_after_touch(const struct gf_copy_call *call, bool to
     rest.src += staged->done;
     rest.bytes -= staged->done;
     part.done = 0;
+    part.goes_on = staged->done;
     gf_guarded_touch((char *)(uintptr_t)(to_host ? rest.dst : rest.src),
                      staged->done ? gf_min(rest.bytes, GF_TUNE_CHUNK_MOST) : rest.bytes, to_host);
     const enum gf_bypass now = stage_copy(&admission, &part);

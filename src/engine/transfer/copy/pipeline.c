@@ -13,6 +13,9 @@
 
 #include <string.h>
 
+/* The result of gf_pipeline_issue if a copy has lost its hold before its first DMA. */
+#define LOST CUDA_ERROR_NOT_READY
+
 static __thread char here; /* its address identifies a thread */
 
 /*
@@ -90,6 +93,7 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
     ret->stream = call->stream;
     ret->captures = request->captures;
     ret->hold = request->hold;
+    ret->goes_on = request->goes_on;
     ret->guarded = gf_faults_are_handled() ? &here : NULL;
     ret->unreadable = UINT64_MAX;
     *ret_facts = (struct gf_plan_facts){
@@ -226,12 +230,13 @@ static uint64_t pieces_up_to(const struct gf_pipeline *pipeline, uint64_t chunks
 static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     const size_t offset = gf_plan_chunk_offset(&pipeline->plan, chunk);
-    if (!gf_populate_has_vmas(&pipeline->populate) ||
-        gf_populate_to(&pipeline->populate,
-                       pipeline->host + offset + gf_pipeline_length(pipeline, chunk)))
-        return true;
-    pipeline->unreadable = chunk;
-    return false;
+    if (gf_populate_has_vmas(&pipeline->populate) &&
+        !gf_populate_to(&pipeline->populate,
+                        pipeline->host + offset + gf_pipeline_length(pipeline, chunk)))
+        pipeline->unreadable = chunk;
+    if (pipeline->populate.file)
+        gf_hold_reads_file(pipeline->hold);
+    return pipeline->unreadable != chunk;
 }
 
 /*
@@ -339,6 +344,29 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
     pipeline->stream = gf_ring_stream(pipeline->ring);
 }
 
+/*
+ * Chooses the stream of the next DMA. If the call's stream may be captured, or the copy has lost its
+ * hold, the DMAs move to the ring's stream, behind the last DMA: on a blocking stream, that DMA waits
+ * for earlier work of the legacy stream, for which the copy has not waited. A copy that has issued
+ * nothing yet is left to the driver instead.
+ */
+static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool is_held,
+                              bool is_gated)
+{
+    const bool begins = chunk == 0 && !pipeline->goes_on;
+
+    if (is_gated || (is_on_ring(pipeline) && (is_held || !begins)))
+        return CUDA_SUCCESS;
+    if (begins)
+        return is_held ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : LOST;
+    gf_pipeline_move(pipeline);
+    pipeline->has_moved = true;
+    if (chunk == 0)
+        return CUDA_SUCCESS;
+    const struct gf_slot *last = pipeline->slot[gf_pipeline_slot(pipeline, chunk - 1)];
+    return gf_setup.cuda->cuStreamWaitEvent(pipeline->stream, last->event, 0);
+}
+
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
                            const struct gf_stage_request *request, bool *ret_broken)
 {
@@ -346,22 +374,24 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     const bool is_held = gf_hold_issue_begin(pipeline->hold, &issuing);
     const bool is_gated =
         is_held && !is_on_ring(pipeline) && gf_issue_enter(pipeline->stream, &pipeline->captures);
+    CUresult result = choose_stream(pipeline, chunk, is_held, is_gated);
 
-    if (!is_gated && !is_on_ring(pipeline)) {
-        if (pipeline->plan.chunks == 1 && is_held) {
-            gf_hold_issue_end(&issuing);
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-        gf_pipeline_move(pipeline);
-        pipeline->has_moved = true;
-    }
-    const CUresult result = dma(request, pipeline, chunk, pipeline->stream);
-    gf_hold_issue_end(&issuing);
+    if (result == CUDA_SUCCESS)
+        result = dma(request, pipeline, chunk, pipeline->stream);
     if (result == CUDA_SUCCESS && !record_slot(pipeline, chunk))
         *ret_broken = true;
+    gf_hold_issue_end(&issuing);
     if (is_gated)
         gf_issue_leave();
     return result;
+}
+
+enum gf_bypass gf_pipeline_unstaged(CUresult result, bool broken)
+{
+    return result == LOST                ? gf_bypass_shared
+           : gf_is_capture_error(result) ? gf_bypass_capture
+           : result || broken            ? gf_bypass_failed
+                                         : gf_bypass_unreadable;
 }
 
 bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, bool wait,

@@ -26,6 +26,7 @@ struct gf_stage_request {
     unsigned captures;    /* as in struct gf_admission */
     unsigned readahead;   /* the result of gf_readahead_begin */
     struct gf_hold *hold; /* the copy's hold of its stream; staged_copy.c begins it */
+    bool goes_on;         /* bytes before these were staged */
 };
 
 /* The result of a staged copy. */
@@ -48,6 +49,7 @@ struct gf_stage_result {
      * the driver's call.
      */
     struct gf_hold hold;
+    bool goes_on;  /* as in struct gf_stage_request */
     bool unrated;  /* the copy met faults, so its duration is not compared */
     CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
 };
@@ -60,9 +62,10 @@ struct gf_pipeline {
     bool to_host;
     size_t bytes;
     CUstream stream; /* the stream for the next DMA: the call's stream or the ring's stream */
-    bool has_moved;  /* the DMAs moved to the ring's stream, because a capture began */
+    bool has_moved;  /* the DMAs moved to the ring's stream, behind earlier ones */
     unsigned captures;
     const struct gf_hold *hold;
+    bool goes_on; /* as in struct gf_stage_request */
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
@@ -135,12 +138,17 @@ uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
 void gf_pipeline_move(struct gf_pipeline *pipeline);
 /*
  * Issues the DMA of a chunk, then records its slot's event. If the call's stream is being captured,
- * a pipeline of several chunks moves to the ring's stream, and a pipeline of one chunk issues
- * nothing. Returns the result of the DMA. Sets *ret_broken if the event could not be recorded; then
+ * or the hold is lost, a copy that has issued a DMA moves to the ring's stream, and any other copy
+ * issues nothing. Returns the result of the DMA. Sets *ret_broken if the event could not be recorded; then
  * the slot is abandoned.
  */
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
                            const struct gf_stage_request *request, bool *ret_broken);
+/*
+ * The reason why a copy was not staged that has issued no DMA. `result`: that of gf_pipeline_issue;
+ * `broken`: it has set *ret_broken.
+ */
+enum gf_bypass gf_pipeline_unstaged(CUresult result, bool broken);
 /*
  * Whether the DMA in the chunk's slot has ended. With `wait`, waits for the DMA. False with
  * *ret_broken set: the event cannot be queried, and the ring is off.

@@ -225,10 +225,8 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
     h2d_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);
-    const enum gf_bypass reason = p.issued                        ? gf_bypass_none
-                                  : gf_is_capture_error(p.result) ? gf_bypass_capture
-                                  : p.result || p.broken          ? gf_bypass_failed
-                                                                  : gf_bypass_unreadable;
+    const enum gf_bypass reason =
+        p.issued ? gf_bypass_none : gf_pipeline_unstaged(p.result, p.broken);
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
@@ -442,8 +440,5 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
-    return p.placed                        ? gf_bypass_none
-           : gf_is_capture_error(p.result) ? gf_bypass_capture
-           : p.result || p.broken          ? gf_bypass_failed
-                                           : gf_bypass_unreadable;
+    return p.placed ? gf_bypass_none : gf_pipeline_unstaged(p.result, p.broken);
 }

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What other threads and streams see of a copy that is cut into several DMAs: held CASE. Each case
+ * prints "done" if they see one operation.
+ *
+ * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking
+ * stream, while another thread captures. wait-event: a wait for an event while a capture is open.
+ * event-late: the copy's events are slow, and the other thread's work waits for the copy's call.
+ * solids: a batch of 3D copies of another thread. destroy: another thread destroys the stream. lost: a
+ * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
+ * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
+ */
+#include "kit.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SIZE (16 * MIB)
+#define ROUNDS 10
+
+static CUcontext context;
+static CUdeviceptr device;
+static unsigned char *host;
+static CUstream stream;
+static CUfunction spin;
+static volatile bool stop;
+
+static void prepare(unsigned flags)
+{
+    CUmodule module;
+    MUST(cu.cuModuleLoadData(&module, ".version 7.0\n.target sm_80\n.address_size 64\n"
+                                      ".visible .entry spin(.param .u64 ns) { ret; }\n"));
+    MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
+    MUST(cu.cuStreamCreate(&stream, flags));
+    device = kit_device(SIZE);
+    host = kit_pageable(SIZE);
+    memset(host, 1, SIZE);
+    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+}
+
+static void launch(CUstream on, unsigned long long ns)
+{
+    void *arguments[] = {&ns};
+    MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, on, arguments, NULL));
+}
+
+static void want_all(unsigned char value)
+{
+    for (size_t at = 0; at < SIZE; at += 4096)
+        if (host[at] != value)
+            kit_fail("the copy is not in order at", (long)at);
+}
+
+/* after-legacy */
+
+static void capture_often(void *unused)
+{
+    CUstream own = kit_stream();
+    CUgraph graph;
+
+    (void)unused;
+    while (!stop) {
+        MUST(cu.cuStreamBeginCapture_v2(own, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(cu.cuStreamEndCapture(own, &graph));
+        MUST(cu.cuGraphDestroy(graph));
+        kit_sleep_us(2000);
+    }
+}
+
+static void after_legacy(bool back)
+{
+    kit_thread(context, capture_often, NULL);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        memset(host, 9, SIZE);
+        MUST(cu.cuMemsetD8_v2(device, 1, SIZE));
+        MUST(cu.cuStreamSynchronize(CU_STREAM_LEGACY));
+        launch(CU_STREAM_LEGACY, 20000000);
+        MUST(cu.cuMemsetD8Async(device, 2, SIZE, CU_STREAM_LEGACY));
+        if (!back)
+            MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        else
+            MUST(cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream));
+        MUST(cu.cuCtxSynchronize());
+        if (!back)
+            MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
+        want_all(back ? 2 : 9);
+    }
+    stop = true;
+    kit_join();
+}
+
+/* wait-event, event-late */
+
+static sem_t returned;
+static CUevent event;
+static volatile bool over; /* the copy's call has returned */
+
+static void wait_for_copy(void *unused)
+{
+    (void)unused;
+    sem_wait(&returned);
+}
+
+static void put_behind(void *is_event)
+{
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    if (is_event)
+        MUST(cu.cuStreamWaitEvent(stream, event, 0));
+    else
+        MUST(cu.cuLaunchHostFunc(stream, wait_for_copy, NULL));
+}
+
+static void behind(bool is_event)
+{
+    static bool yes = true;
+    CUstream own = kit_stream(), captured = kit_stream();
+
+    sem_init(&returned, 0, 0);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    if (is_event)
+        MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < (is_event ? ROUNDS : 2); i++) {
+        if (is_event) {
+            MUST(cu.cuLaunchHostFunc(own, wait_for_copy, NULL));
+            MUST(cu.cuEventRecord(event, own));
+        }
+        over = false;
+        kit_thread(context, put_behind, is_event ? &yes : NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        over = true;
+        sem_post(&returned);
+        kit_join();
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+}
+
+/* solids */
+
+static CUdeviceptr snapshot;
+
+static void copy_solids(void *unused)
+{
+    CUDA_MEMCPY3D_BATCH_OP solid = {
+        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = device},
+        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr.ptr = snapshot},
+        .extent = {.width = SIZE, .height = 1, .depth = 1},
+        .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+
+    (void)unused;
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    MUST(cu.cuMemcpy3DBatchAsync_v2(1, &solid, 0, stream));
+}
+
+static void solids(void)
+{
+    snapshot = kit_device(SIZE);
+    for (unsigned i = 2; i < ROUNDS; i++) {
+        memset(host, (int)i, SIZE);
+        over = false;
+        kit_thread(context, copy_solids, NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        over = true;
+        kit_join();
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, snapshot, SIZE, stream));
+        want_all(host[0]);
+    }
+}
+
+/* destroy */
+
+static void destroy_busy(void *unused)
+{
+    (void)unused;
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    MUST(cu.cuStreamDestroy_v2(stream));
+}
+
+static void destroy(void)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        memset(host, (int)i + 2, SIZE);
+        over = false;
+        kit_thread(context, destroy_busy, NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        over = true;
+        kit_join();
+        MUST(cu.cuCtxSynchronize());
+        MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
+        want_all((unsigned char)(i + 2));
+        stream = kit_stream();
+    }
+}
+
+/* lost-batch, fault-batch */
+
+#define PART (SIZE / 4)
+static sem_t faulted;
+static pthread_t copier;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void sleep_long(int number)
+{
+    (void)number;
+    kit_sleep_us(1300000);
+}
+
+/* Interrupts the copying thread for longer than a call waits for a hold. */
+static void interrupt(void)
+{
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    pthread_kill(copier, SIGUSR1);
+}
+
+static void submit_after_signal(void *unused)
+{
+    (void)unused;
+    interrupt();
+    launch(stream, 400000000);
+}
+
+static void wait_after_signal(void *unused)
+{
+    (void)unused;
+    interrupt();
+    MUST(cu.cuLaunchHostFunc(stream, wait_for_copy, NULL));
+}
+
+static void on_fault(int number, siginfo_t *info, void *unused)
+{
+    (void)number, (void)info, (void)unused;
+    sem_post(&faulted);
+    pthread_mutex_lock(&lock);
+    mprotect(host, SIZE, PROT_READ | PROT_WRITE);
+    pthread_mutex_unlock(&lock);
+}
+
+static void submit_locked(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    sem_post(&returned);
+    sem_wait(&faulted);
+    kit_sleep_us(20000);
+    MUST(cu.cuMemsetD8Async(device + SIZE - MIB, 1, MIB, stream));
+    pthread_mutex_unlock(&lock);
+}
+
+/* A batch of two members. Afterwards the same thread looks at the second one. */
+static void batch_beside(void (*submit)(void *), unsigned value)
+{
+    CUdeviceptr to[] = {device, device + SIZE / 2}, copy = kit_device(PART);
+    CUdeviceptr from[] = {(uintptr_t)host, (uintptr_t)host + SIZE / 2};
+    size_t sizes[] = {SIZE / 2, PART}, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+    unsigned char *const back = kit_pinned(PART);
+
+    memset(host, (int)value, SIZE);
+    over = false;
+    kit_thread(context, submit, NULL);
+    if (submit == submit_locked) {
+        sem_wait(&returned);
+        mprotect(host + SIZE / 4, 4096, PROT_NONE);
+    }
+    MUST(cu.cuMemcpyBatchAsync_v2(to, from, sizes, 2, &attributes, &first, 1, stream));
+    over = true;
+    MUST(cu.cuMemcpyDtoDAsync_v2(copy, device + SIZE / 2, PART, stream));
+    MUST(cu.cuMemcpyDtoHAsync_v2(back, copy, PART, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    kit_join();
+    WANT(back[0] == value && back[PART - 1] == value);
+}
+
+/* The copy's other DMAs must not wait for work that waits for the copy. */
+static void lost(void)
+{
+    over = false;
+    kit_thread(context, wait_after_signal, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+    over = true;
+    sem_post(&returned);
+    kit_join();
+}
+
+static void with_signals(const char *name)
+{
+    const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
+                           slow = {.sa_handler = sleep_long, .sa_flags = SA_RESTART};
+
+    copier = pthread_self();
+    sem_init(&faulted, 0, 0);
+    sem_init(&returned, 0, 0);
+    sigaction(SIGUSR1, &slow, NULL);
+    if (strcmp(name, "fault-batch") == 0)
+        sigaction(SIGSEGV, &fault, NULL);
+    if (strcmp(name, "lost") == 0)
+        lost();
+    else
+        batch_beside(strcmp(name, "lost-batch") == 0 ? submit_after_signal : submit_locked, 7);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return 2;
+    context = kit_start();
+    prepare(strncmp(argv[1], "after", 5) == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+    if (strcmp(argv[1], "after-legacy") == 0)
+        after_legacy(false);
+    else if (strcmp(argv[1], "after-legacy-back") == 0)
+        after_legacy(true);
+    else if (strcmp(argv[1], "wait-event") == 0)
+        behind(true);
+    else if (strcmp(argv[1], "event-late") == 0)
+        behind(false);
+    else if (strcmp(argv[1], "solids") == 0)
+        solids();
+    else if (strcmp(argv[1], "destroy") == 0)
+        destroy();
+    else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)
+        with_signals(argv[1]);
+    else
+        return 2;
+    puts("done");
+    fflush(stdout);
+    _exit(0);
+}
