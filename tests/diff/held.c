@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads and streams see of a copy that is cut into several DMAs: held CASE. Each case
- * prints "done" if they see one operation.
+ * What other threads and streams see of a copy that is cut into several DMAs: held CASE [ROUNDS]. Each
+ * case prints "done" if they see one operation.
  *
  * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking
  * stream, while another thread captures. wait-event: a wait for an event while a capture is open.
  * event-late: the copy's events are slow, and the other thread's work waits for the copy's call.
+ * beside, into: a slow call of another thread, begun before the copy or during it.
  * solids: a batch of 3D copies of another thread. destroy: another thread destroys the stream. lost: a
  * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
  * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
@@ -76,10 +77,10 @@ static void capture_often(void *unused)
     }
 }
 
-static void after_legacy(bool back)
+static void after_legacy(bool back, unsigned rounds)
 {
     kit_thread(context, capture_often, NULL);
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds; i++) {
         memset(host, 9, SIZE);
         MUST(cu.cuMemsetD8_v2(device, 1, SIZE));
         MUST(cu.cuStreamSynchronize(CU_STREAM_LEGACY));
@@ -177,6 +178,47 @@ static void solids(void)
     }
 }
 
+/* beside, into */
+
+static sem_t fills, copies;
+
+/*
+ * With slow calls (SIM_DELAY), the other thread's call begins before the copy or during its first
+ * DMAs, and fills the buffer in the middle of the copy.
+ */
+static void fill(void *first)
+{
+    if (first) {
+        sem_post(&fills);
+    } else {
+        sem_wait(&copies);
+        kit_sleep_us(10000);
+    }
+    MUST(cu.cuMemsetD32Async(device, 0x7f7f7f7f, SIZE / 4, stream));
+}
+
+static void fill_beside(bool first, unsigned rounds)
+{
+    static bool yes = true;
+
+    sem_init(&fills, 0, 0);
+    sem_init(&copies, 0, 0);
+    for (unsigned i = 0; i < rounds; i++) {
+        memset(host, (int)i, SIZE);
+        kit_thread(context, fill, first ? &yes : NULL);
+        if (first) {
+            sem_wait(&fills);
+            kit_sleep_us(10000);
+        } else {
+            sem_post(&copies);
+        }
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        kit_join();
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream));
+        want_all(host[0]);
+    }
+}
+
 /* destroy */
 
 static void destroy_busy(void *unused)
@@ -210,10 +252,12 @@ static sem_t faulted;
 static pthread_t copier;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static unsigned asleep_us;
+
 static void sleep_long(int number)
 {
     (void)number;
-    kit_sleep_us(1300000);
+    kit_sleep_us(asleep_us);
 }
 
 /* Interrupts the copying thread for longer than a call waits for a hold. */
@@ -300,6 +344,8 @@ static void with_signals(const char *name)
                            slow = {.sa_handler = sleep_long, .sa_flags = SA_RESTART};
 
     copier = pthread_self();
+    /* longer than a call waits while the copy does nothing, or while it issues a DMA */
+    asleep_us = strcmp(name, "lost") == 0 ? 150000 : 1300000;
     sem_init(&faulted, 0, 0);
     sem_init(&returned, 0, 0);
     sigaction(SIGUSR1, &slow, NULL);
@@ -315,18 +361,21 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return 2;
+    const unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 4;
     context = kit_start();
     prepare(strncmp(argv[1], "after", 5) == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
     if (strcmp(argv[1], "after-legacy") == 0)
-        after_legacy(false);
+        after_legacy(false, rounds);
     else if (strcmp(argv[1], "after-legacy-back") == 0)
-        after_legacy(true);
+        after_legacy(true, rounds);
     else if (strcmp(argv[1], "wait-event") == 0)
         behind(true);
     else if (strcmp(argv[1], "event-late") == 0)
         behind(false);
     else if (strcmp(argv[1], "solids") == 0)
         solids();
+    else if (strcmp(argv[1], "beside") == 0 || strcmp(argv[1], "into") == 0)
+        fill_beside(argv[1][0] == 'b', rounds);
     else if (strcmp(argv[1], "destroy") == 0)
         destroy();
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)

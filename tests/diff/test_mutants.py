@@ -138,8 +138,19 @@ def serial(*streams, threads=4, turns=150, **environment):
     return notices
 
 
-SLOW_TRANSFERS = "cuMemcpyHtoDAsync_v2:1500,cuMemcpyDtoHAsync_v2:1500,cuMemsetD32Async:500"
-SLOW_SUBMISSIONS = "cuMemcpyHtoDAsync_v2:1500,cuMemcpyDtoHAsync_v2:1500,cuMemsetD32Async:15000,cuMemcpyDtoDAsync_v2:15000"
+def held(*command, **environment):
+    """Another thread's call that is slow in the middle of a copy. On a machine under load the call may be too early or too
+    late, so the program then repeats it."""
+    def notices(run, mutant):
+        done = outcome(run, mutant, APPS / "held", *command, 3 if mutant == "none" else 60,
+                       **{"GPUFEED_STAGE_MIN": 65536, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_RING": 4 << 20, "KIT_ALARM": 60,
+                          **environment})
+        return done != (0, "done\n")
+    return notices
+
+
+SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
+SLOW_CAPTURES = "cuStreamBeginCapture_v2:1000,cuMemcpyHtoDAsync_v2:500,cuMemcpyDtoHAsync_v2:500"
 shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
 
 
@@ -193,9 +204,12 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
-    "gets_between": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
-    "cuts_beside_others": serial("own", "legacy", SIM_DELAY=SLOW_TRANSFERS),
-    "looks_before_it_holds": serial("own", threads=2, SIM_DELAY=SLOW_SUBMISSIONS),
+    "gets_between": held("into", SIM_DELAY=SLOW_CALLS),
+    "cuts_beside_others": held("beside", SIM_DELAY=SLOW_CALLS),
+    "looks_before_it_holds": held("into", SIM_DELAY=SLOW_CALLS),
+    "overtakes_legacy": held("after-legacy-back", SIM_DELAY=SLOW_CAPTURES),
+    "keeps_lost_streams": held("lost", SIM_LINK_MBPS=500, KIT_ALARM=8),
+    "records_late": held("event-late", SIM_DELAY="cuEventRecord:70000", KIT_ALARM=12),
     "splits_batches": serial("own"),
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),

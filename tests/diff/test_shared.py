@@ -47,10 +47,12 @@ def test_two_threads(run, case, expected, preload):
 
 
 SLOW_CAPTURES = "cuStreamBeginCapture_v2:1000,cuMemcpyHtoDAsync_v2:500,cuMemcpyDtoHAsync_v2:500"
+SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
 HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "after-legacy": {"SIM_DELAY": SLOW_CAPTURES}, "after-legacy-back": {"SIM_DELAY": SLOW_CAPTURES},
     "wait-event": {"SIM_LINK_MBPS": 2000}, "solids": {"SIM_LINK_MBPS": 2000}, "destroy": {"SIM_LINK_MBPS": 2000},
-    "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "lost": {"SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000"},
+    "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "lost": {"SIM_LINK_MBPS": 500},
+    "beside": {"SIM_DELAY": SLOW_CALLS}, "into": {"SIM_DELAY": SLOW_CALLS},
     "lost-batch": {"SIM_DMA": "late", "SIM_LATE_MS": 3000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000", "GPUFEED_STAGE_RING": 32 << 20},
     "fault-batch": {}}
 

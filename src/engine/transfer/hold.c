@@ -248,10 +248,8 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
 bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret)
 {
     *ret = (struct gf_hold){0};
-    if (!records())
-        return true;
     if (!gf_hold_is_batch(stream, context))
-        return begin_hold(stream, context, ret);
+        return !records() || begin_hold(stream, context, ret);
     *ret = batch.hold;
     ret->is_batch = true;
     return true;
