@@ -9,6 +9,7 @@
  *   turns                exhausts the limit with blocks of one size, frees all, and again with another size
  *   grow                 realloc until the kernel refuses
  *   raise                exhausts the limit, raises it, and allocates more
+ *   move, data_move      realloc of a block that cannot grow in place, from 40 % to 60 % of the limit, and back to little
  *
  * WHEN: setrlimit (default), prlimit, prlimit64 or other (another process sets the limit), or inherited (set before exec)
  */
@@ -170,6 +171,28 @@ static void grow(size_t limit)
     map(limit / 10 * 6);
 }
 
+static void move(size_t limit)
+{
+    const size_t size = limit / 10 * 4;
+    char *block = malloc(size), *volatile between = malloc(5 * MIB);
+    say("malloc", block && between);
+    block[0] = block[size - 1] = 5;
+    char *moved = realloc(block, limit / 10 * 6);
+    say("moved", moved && moved[0] == 5 && moved[size - 1] == 5);
+    block = moved ? moved : block;
+    while (malloc(1 * MIB))
+        ;
+    while (malloc(1000))
+        ;
+    moved = realloc(block, 2 * MIB);
+    say("shrunk", moved && moved[0] == 5);
+    block = moved ? moved : block;
+    moved = realloc(block, 100);
+    say("shrunk again", moved && moved[0] == 5);
+    free(between);
+    free(moved ? moved : block);
+}
+
 static void raise_limit(size_t limit, const char *when)
 {
     exhaust(MIB);
@@ -207,6 +230,8 @@ int main(int argc, char **argv)
         turns(limit);
     else if (strcmp(kind, "grow") == 0)
         grow(limit);
+    else if (strcmp(kind, "move") == 0)
+        move(limit);
     else if (strcmp(kind, "raise") == 0)
         raise_limit(limit, when);
     else

@@ -4,8 +4,9 @@ import pytest
 from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 
 SECONDS = scaled(120, 3)
-EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
-IN_ENGINE = ["parts", "zero", "forks", "registered"]
+EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals",
+         "replaced", "holes", "shrinks", "filter", "low"]
+IN_ENGINE = ["parts", "zero", "forks", "registered", "replaced", "holes", "shrinks", "filter", "small_pages"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)

@@ -65,11 +65,29 @@ static word_t *make_word(uintptr_t start)
         return found;
     word_t *const leaf = gf_heap_mmap(NULL, size, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (leaf == MAP_FAILED)
-        return NULL;
-    if (!gf_cas_acq_rel(&top[index >> LEAF_BITS], &expected, leaf))
+    if (leaf != MAP_FAILED && !gf_cas_acq_rel(&top[index >> LEAF_BITS], &expected, leaf))
         gf_heap_munmap(leaf, size);
     return find_word(start);
+}
+
+/* The same for a block that the kernel has moved, and that cannot move back. */
+static word_t *need_word(uintptr_t start)
+{
+    static word_t last[1 << LEAF_BITS];
+    word_t *expected = NULL, *const word = make_word(start);
+
+    if (gf_unlikely(!word))
+        gf_cas_acq_rel(&top[start / GF_BIG_ALIGN >> LEAF_BITS], &expected, last);
+    return find_word(start);
+}
+
+void gf_big_forget(uintptr_t start, size_t size)
+{
+    for (uintptr_t at = round_up(start, GF_BIG_ALIGN); at < start + size; at += GF_BIG_ALIGN) {
+        word_t *const word = find_word(at);
+        if (gf_unlikely(word && gf_load_relaxed(word)))
+            gf_store_relaxed(word, 0);
+    }
 }
 
 static size_t block_size(const void *block)
@@ -80,17 +98,18 @@ static size_t block_size(const void *block)
 }
 
 /* If the kernel refuses a mapping, returns all free memory to it and tries again. */
-static uintptr_t map_or_reclaim(size_t size, size_t alignment)
+static uintptr_t map_or_reclaim(size_t size, size_t alignment, int protection)
 {
-    const uintptr_t start = gf_big_map(size, alignment);
+    const uintptr_t start = gf_big_map(size, alignment, protection);
 
-    return start || !gf_reclaim_all() ? start : gf_big_map(size, alignment);
+    return start || !gf_reclaim_all() ? start : gf_big_map(size, alignment, protection);
 }
 
 /*
  * Grows the mapping in place, or moves its pages. Both places start at a boundary of huge pages, so
- * huge pages stay whole. Returns the new start; 0 if the mapping is unchanged, because memory is
- * short or the program has split the mapping.
+ * huge pages stay whole. The new place is reserved without access, so that mlockall does not populate
+ * it. With a limit (reclaim.h), which counts both places, the kernel chooses the place. Returns the new
+ * start; 0 if the mapping is unchanged, because memory is short or the program has split the mapping.
  */
 static uintptr_t grow_mapping(uintptr_t start, size_t before, size_t after)
 {
@@ -98,9 +117,12 @@ static uintptr_t grow_mapping(uintptr_t start, size_t before, size_t after)
 
     if (error != ENOMEM)
         return error ? 0 : start;
-    const uintptr_t to = map_or_reclaim(after, GF_BIG_ALIGN);
-    if (!to)
-        return 0;
+    const uintptr_t to =
+        gf_reclaim_is_limited() ? 0 : map_or_reclaim(after, GF_BIG_ALIGN, PROT_NONE);
+    if (!to) {
+        const uintptr_t chosen = gf_big_move_anywhere(start, before, after);
+        return chosen && need_word(chosen) ? chosen : 0;
+    }
     if (make_word(to))
         return gf_big_move(start, before, to, after) ? to : 0;
     gf_big_unmap_new(to, after);
@@ -109,7 +131,7 @@ static uintptr_t grow_mapping(uintptr_t start, size_t before, size_t after)
 
 static struct gf_range new_mapping(size_t size, size_t alignment)
 {
-    const struct gf_range range = {map_or_reclaim(size, alignment), size};
+    const struct gf_range range = {map_or_reclaim(size, alignment, PROT_READ | PROT_WRITE), size};
 
     if (range.start)
         gf_big_mapped(range.start, size);
@@ -228,12 +250,26 @@ size_t gf_big_usable_size(const void *block)
     return size ? size : je_malloc_usable_size(block);
 }
 
+static void *shrink(void *block, size_t before, size_t after)
+{
+    const uintptr_t start = (uintptr_t)block;
+
+    if (after == before)
+        return block;
+    count_live(before, after);
+    gf_store_relaxed(find_word(start), after);
+    gf_first_touch_freed((void *)(start + after), before - after, before);
+    gf_big_unmap(start + after, before - after);
+    return block;
+}
+
+/* Without memory for a copy, a block that becomes smaller stays in the store. */
 static void *copy_block(void *block, size_t before, size_t size)
 {
     void *const copy = je_malloc(size);
 
     if (!copy)
-        return NULL;
+        return size < before ? shrink(block, before, round_up(size, GF_JEMALLOC_PAGE)) : NULL;
     memcpy(copy, block, gf_min(before, size));
     gf_big_free(block);
     return copy;
@@ -245,15 +281,8 @@ static void *resize(void *block, size_t before, size_t after)
     const uintptr_t start = (uintptr_t)block;
     uintptr_t to = start;
 
-    if (after <= before && after >= before - before / 4)
-        return block;
-    if (after < before) {
-        count_live(before, after);
-        gf_store_relaxed(find_word(start), after);
-        gf_first_touch_freed((void *)(start + after), before - after, before);
-        gf_big_unmap(start + after, before - after);
-        return block;
-    }
+    if (after <= before)
+        return after >= before - before / 16 ? block : shrink(block, before, after);
     count_live(before, after);
     gf_reclaim_check(gf_reclaim_mappings);
     /* The word is removed first, because another thread may get the old addresses. */

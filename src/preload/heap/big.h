@@ -35,6 +35,12 @@ void gf_big_free(void *block);
 size_t gf_big_usable_size(const void *block);
 void *gf_big_realloc(void *block, size_t size);
 
+/*
+ * Called with new mappings of jemalloc. A forked child lacks the pages of a block with MADV_DONTFORK, but
+ * the table still lists the block. The kernel may give its addresses to jemalloc.
+ */
+void gf_big_forget(uintptr_t start, size_t size);
+
 /* Whether the block may belong to the store. */
 static inline bool gf_big_may_own(const void *block)
 {

@@ -27,9 +27,9 @@ static bool fits(size_t size)
 }
 
 /* Returns 0 if the kernel refuses. */
-static uintptr_t map(uintptr_t at, size_t size, int flags)
+static uintptr_t map(uintptr_t at, size_t size, int protection, int flags)
 {
-    const long mapped = syscall(SYS_mmap, at, size, PROT_READ | PROT_WRITE,
+    const long mapped = syscall(SYS_mmap, at, size, protection,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0L);
 
     return mapped == -1 ? 0 : (uintptr_t)mapped;
@@ -41,9 +41,9 @@ void gf_big_unmap_new(uintptr_t start, size_t size)
 }
 
 /* Maps more than needed, and unmaps the rest. */
-static uintptr_t map_and_cut(size_t size, size_t alignment)
+static uintptr_t map_and_cut(size_t size, size_t alignment, int protection)
 {
-    const uintptr_t first = map(0, size + alignment, 0);
+    const uintptr_t first = map(0, size + alignment, protection, 0);
     const uintptr_t start = (first + alignment - 1) & ~(alignment - 1);
 
     if (!first)
@@ -59,26 +59,26 @@ static uintptr_t map_and_cut(size_t size, size_t alignment)
  * If the kernel chooses an unaligned address, the next multiple below is usually free, because the
  * kernel maps downwards.
  */
-static uintptr_t map_aligned(size_t size, size_t alignment)
+static uintptr_t map_aligned(size_t size, size_t alignment, int protection)
 {
-    uintptr_t mapped = map(0, size, 0);
+    uintptr_t mapped = map(0, size, protection, 0);
     const uintptr_t below = mapped & ~(alignment - 1);
 
     if (mapped == below)
         return mapped;
     gf_big_unmap_new(mapped, size);
-    mapped = map(below, size, MAP_FIXED_NOREPLACE);
-    if (mapped == below)
+    mapped = below ? map(below, size, protection, MAP_FIXED_NOREPLACE) : 0;
+    if (mapped && mapped == below)
         return below;
     if (mapped)
         gf_big_unmap_new(mapped, size);
-    return map_and_cut(size, alignment);
+    return map_and_cut(size, alignment, protection);
 }
 
-uintptr_t gf_big_map(size_t size, size_t alignment)
+uintptr_t gf_big_map(size_t size, size_t alignment, int protection)
 {
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
-    const uintptr_t start = fits(size) ? map_aligned(size, alignment) : 0;
+    const uintptr_t start = fits(size) ? map_aligned(size, alignment, protection) : 0;
 
     gf_slowpath_end(&mark, gf_slowpath_map, size);
     return start;
@@ -130,6 +130,32 @@ bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
     return moved;
 }
 
+uintptr_t gf_big_move_anywhere(uintptr_t start, size_t before, size_t after)
+{
+    const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
+    /* If the size is a multiple of a huge page, Linux 6.7 and later choose an aligned address. */
+    const size_t size = ((after + GF_HUGE_PAGE - 1) & ~(GF_HUGE_PAGE - 1)) + GF_HUGE_PAGE;
+    uintptr_t to = 0;
+
+    gf_mappings_remove(start, before);
+    void *const moved =
+        fits(after - before) ? gf_monitored_mremap((void *)start, before, size, NULL) : MAP_FAILED;
+    if (moved == MAP_FAILED) {
+        gf_mappings_add(start, before);
+    } else {
+        const uintptr_t at = (uintptr_t)moved;
+        to = (at + GF_HUGE_PAGE - 1) & ~(GF_HUGE_PAGE - 1);
+        if (to > at) {
+            memmove((void *)to, moved, before);
+            gf_big_unmap_new(at, to - at);
+        }
+        gf_big_unmap_new(to + after, at + size - to - after);
+        grown(to, before, after);
+    }
+    gf_slowpath_end(&mark, gf_slowpath_map, before);
+    return to;
+}
+
 /* For private memory, msync has no other effect than this check. */
 static bool is_locked(uintptr_t start, size_t size)
 {
@@ -137,12 +163,25 @@ static bool is_locked(uintptr_t start, size_t size)
            syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 && errno == EBUSY;
 }
 
+/*
+ * Whether the program has mapped a file or shared memory over a part of the range. The kernel refuses
+ * MADV_WIPEONFORK for such a part, but not the advice that revokes it (Linux 4.14).
+ */
+static bool is_foreign(uintptr_t start, size_t size)
+{
+    const bool refused =
+        syscall(SYS_madvise, start, size, MADV_WIPEONFORK) == -1 && errno == EINVAL;
+
+    return syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0 && refused;
+}
+
+/* The program's filter (os/permit.h) may forbid these calls, so a sealed process keeps nothing. */
 bool gf_big_renew(uintptr_t start, size_t size)
 {
-    if (is_locked(start, size) || syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
+    if (gf_permit_sealed() || is_locked(start, size) || is_foreign(start, size) ||
+        syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
         return false;
     syscall(SYS_madvise, start, size, MADV_DOFORK);
-    syscall(SYS_madvise, start, size, MADV_KEEPONFORK); /* Linux 4.14 */
     return true;
 }
 
@@ -227,8 +266,8 @@ static void insert_at(size_t i, struct gf_range range)
  */
 static size_t find(size_t size, size_t alignment)
 {
-    /* A mapping with a larger alignment cannot move to grow. */
-    const bool grow = alignment <= GF_BIG_ALIGN && size >= GF_BIG_MIN;
+    /* A mapping with a larger alignment cannot move to grow. A filter may forbid mremap. */
+    const bool grow = alignment <= GF_BIG_ALIGN && size >= GF_BIG_MIN && !gf_permit_sealed();
     const size_t most = size < GF_BIG_MIN ? size + size / 4 : SIZE_MAX;
     size_t fits = count, grows = count;
 

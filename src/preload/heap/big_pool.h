@@ -12,7 +12,7 @@
  */
 
 /* Maps `size` bytes at a multiple of `alignment`. Returns 0 if the kernel refuses. */
-uintptr_t gf_big_map(size_t size, size_t alignment);
+uintptr_t gf_big_map(size_t size, size_t alignment, int protection);
 /* Records a mapping of gf_big_map, and gives it its memory policy and huge pages. */
 void gf_big_mapped(uintptr_t start, size_t size);
 /* Undoes gf_big_map for a mapping that was not recorded. */
@@ -29,11 +29,17 @@ int gf_big_grow(uintptr_t start, size_t before, size_t after);
  * it already.
  */
 bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after);
+/*
+ * The same, without a second mapping, which a limit of the address space may not permit. If the kernel
+ * chooses a place that is not aligned, the bytes are copied within the mapping. Returns 0 on failure.
+ */
+uintptr_t gf_big_move_anywhere(uintptr_t start, size_t before, size_t after);
 
 /*
  * Prepares the mapping of a freed block for another block: undoes what the program may have set for
  * the pages of its block (mprotect, madvise about forks). Returns false if the mapping must be
- * unmapped, because pages are locked: in glibc, too, the lock ends with the block.
+ * unmapped, because pages are locked, or a file or shared memory was mapped over them: in glibc, too,
+ * that ends with the block.
  */
 bool gf_big_renew(uintptr_t start, size_t size);
 

@@ -221,14 +221,12 @@ static bool try_one(uintptr_t page)
     const uint64_t ns = touch_clock() - begun;
     gf_slowpath_end(&mark, gf_slowpath_huge, GF_HUGE_PAGE);
     const bool is_huge = gf_presence_page(page + GF_HUGE_PAGE - (size_t)sysconf(_SC_PAGESIZE));
-    const bool good = is_huge && ns < SLOW_NS;
 
-    if (!good)
-        syscall(SYS_madvise, page, GF_HUGE_PAGE, MADV_NOHUGEPAGE);
     judge_sample(ns, is_huge);
-    return good;
+    return is_huge && ns < SLOW_NS;
 }
 
+/* The whole mapping gets the same advice, because mremap refuses a range of two mappings. */
 void gf_huge_mapped(void *start, size_t size)
 {
     const uintptr_t begin = (uintptr_t)start, end = begin + size;
@@ -237,8 +235,10 @@ void gf_huge_mapped(void *start, size_t size)
     if (gf_likely(size < GF_HUGE_MIN || !huge_state.on) || gf_load_relaxed(&huge_state.stopped))
         return;
     gf_add_relaxed(&huge_state.asked, size);
-    if (page + GF_HUGE_PAGE <= end && try_one(page) && !gf_load_relaxed(&huge_state.stopped) &&
-        syscall(SYS_madvise, start, size, MADV_HUGEPAGE) == 0)
+    if (page + GF_HUGE_PAGE > end)
+        return;
+    const bool good = try_one(page) && !gf_load_relaxed(&huge_state.stopped);
+    if (syscall(SYS_madvise, start, size, good ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) == 0 && good)
         gf_add_relaxed(&huge_state.advised, size);
 }
 

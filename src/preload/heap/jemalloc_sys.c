@@ -2,6 +2,7 @@
 #include "preload/heap/jemalloc_sys.h"
 
 #include "base/atomic.h"
+#include "preload/heap/big.h"
 #include "preload/heap/budget.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/mappings.h"
@@ -113,7 +114,8 @@ void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, i
 void *gf_monitored_mremap(void *address, size_t before, size_t after, void *to)
 {
     begin_monitored();
-    void *const moved = mremap(address, before, after, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    void *const moved =
+        mremap(address, before, after, MREMAP_MAYMOVE | (to ? MREMAP_FIXED : 0), to);
     end_monitored();
     return moved;
 }
@@ -160,6 +162,7 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
     void *const mapped = map_pages(address, size, protection, flags, fd, offset);
 
     if (mapped != MAP_FAILED) {
+        gf_big_forget((uintptr_t)mapped, size);
         gf_mappings_add((uintptr_t)mapped, size);
         gf_mappings_apply_policy(mapped, size);
     }

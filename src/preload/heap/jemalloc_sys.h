@@ -34,7 +34,7 @@ int gf_monitored_munmap(void *address, size_t size);
 int gf_monitored_madvise(void *address, size_t size, int advice);
 void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, int fd,
                         off_t offset);
-/* Moves a mapping to `to`, and replaces what is mapped there. */
+/* Moves a mapping to `to`, and replaces what is mapped there. NULL: the kernel chooses the place. */
 void *gf_monitored_mremap(void *address, size_t before, size_t after, void *to);
 
 /*

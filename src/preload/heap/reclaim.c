@@ -40,14 +40,14 @@ static struct {
     _Atomic uint64_t purges, excess_purged;
 } reclaim;
 
-static bool is_limited(void)
+bool gf_reclaim_is_limited(void)
 {
     return gf_load_relaxed(&reclaim.limited_as) || gf_load_relaxed(&reclaim.limited_data);
 }
 
 static void begin_budget(uint64_t start, uint64_t most)
 {
-    const bool limited = is_limited();
+    const bool limited = gf_reclaim_is_limited();
 
     reclaim.start = start;
     reclaim.most = most;
@@ -150,13 +150,13 @@ bool gf_reclaim_managed(void)
 
 void gf_reclaim_limit(int resource, uint64_t soft)
 {
-    const bool before = is_limited();
+    const bool before = gf_reclaim_is_limited();
 
     if (resource == RLIMIT_AS)
         gf_store_relaxed(&reclaim.limited_as, soft != RLIM_INFINITY);
     else if (resource == RLIMIT_DATA)
         gf_store_relaxed(&reclaim.limited_data, soft != RLIM_INFINITY);
-    if (is_limited() == before)
+    if (gf_reclaim_is_limited() == before)
         return;
     if (!before)
         __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);

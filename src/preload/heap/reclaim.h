@@ -40,6 +40,7 @@ bool gf_reclaim_managed(void);
  * purges. Other limits are ignored. Keeps errno.
  */
 void gf_reclaim_limit(int resource, uint64_t soft);
+bool gf_reclaim_is_limited(void);
 
 /*
  * Called in a forked child, after jemalloc's locks were initialised. Purges free memory that the
