@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         shared(device, back);
         settle();
     }
-    for (unsigned round = 0; named == 1 && round < 6; round++) {
+    for (unsigned round = 0; named == 1 && round < 4; round++) {
         copies(device, host, back, round);
         settle();
         pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);

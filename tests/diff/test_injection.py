@@ -109,7 +109,7 @@ def test_calls_of_the_driver_before_registering(run, expected, entry):
 
 def test_an_event_that_fails_anywhere(run, expected):
     """The event after any DMA of a copy may fail, including the last one. The copy still returns only when the data
-    has arrived."""
+    has arrived. The first copy in each direction has about 16 of them."""
     natively = native(run, expected)
 
     def check(n):
@@ -118,7 +118,7 @@ def test_an_event_that_fails_anywhere(run, expected):
         assert len(lines_about(done)) == 1, (n, done.stderr)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the runs sleep most of the time
-        list(pool.map(check, range(1, 64)))
+        list(pool.map(check, range(1, 37)))
 
 
 def test_what_was_sent_before_an_event_failed_arrives(run):
@@ -126,7 +126,7 @@ def test_what_was_sent_before_an_event_failed_arrives(run):
     the library must wait."""
     asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
     native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
-    assert native.count("arrived -> 0 ") == 6
+    assert native.count("arrived -> 0 ") == 4
     for n in range(36, 46):
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", **asking, **STAGED)
         assert (done.returncode, done.stdout) == (0, native), (n, done.stderr)
