@@ -211,9 +211,11 @@ static CUresult copy(const char *how, CUdeviceptr device, CUstream stream)
 
 static void show(const char *what, const unsigned char *bytes)
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < size; i++)
-        sum = sum * 31 + bytes[i];
+    uint64_t sum = 0, word;
+    for (size_t i = 0; i < size; i += sizeof word) {
+        memcpy(&word, bytes + i, sizeof word);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+    }
     printf("%s has %016lx\n", what, (unsigned long)sum);
 }
 

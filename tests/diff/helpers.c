@@ -100,6 +100,18 @@ bool kit_sleeps(pid_t tid)
     return !read || ((end = strrchr(line, ')')) && end[2] == 'S');
 }
 
+bool kit_others_sleep(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    bool ret = true;
+    for (const struct dirent *task; tasks && ret && (task = readdir(tasks));)
+        ret = task->d_name[0] == '.' || atoi(task->d_name) == gettid() ||
+              kit_sleeps(atoi(task->d_name));
+    if (tasks)
+        closedir(tasks);
+    return ret;
+}
+
 unsigned kit_helpers(unsigned wanted)
 {
     pid_t helpers[MOST];

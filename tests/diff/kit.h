@@ -61,7 +61,8 @@ void kit_release_late(void *pinned); /* after 50 ms */
 /*
  * Some drivers let CUDA calls block each other, so a thread that waits for another one may wait for
  * ever. Therefore a thread without CUDA calls writes 1 to all values that are still 0 after
- * KIT_CLOCK seconds (default 3).
+ * KIT_CLOCK seconds (default 3) in which all other threads slept. Seconds in which one ran count a
+ * quarter.
  */
 void kit_clock(uint32_t *values, unsigned length);
 /* Returns whether the clock wrote a value. */
@@ -81,6 +82,7 @@ void kit_install_filter(struct sock_filter *code, unsigned short length);
  */
 void kit_refuse_helpers(void); /* from now on no helper can be created */
 bool kit_sleeps(pid_t tid);    /* whether a thread of this process sleeps, or has ended */
+bool kit_others_sleep(void);   /* whether all threads but the caller's do */
 /* Waits up to 5 s for this number of helpers, and returns their number. */
 unsigned kit_helpers(unsigned wanted);
 void kit_await_ring(void); /* copies until the library has a ring in the current context */

@@ -8,7 +8,6 @@
  */
 #include "kit.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,17 +35,6 @@ static void say(const char *what, CUresult code, const unsigned char *bytes, siz
     fflush(stdout);
 }
 
-static bool all_others_sleep(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    bool ret = true;
-    for (const struct dirent *task; ret && (task = readdir(tasks));)
-        ret = task->d_name[0] == '.' || atoi(task->d_name) == gettid() ||
-              kit_sleeps(atoi(task->d_name));
-    closedir(tasks);
-    return ret;
-}
-
 /*
  * Waits until all other threads sleep. Background work has then ended or failed, because a thread
  * that waits for another one wakes it first.
@@ -55,7 +43,7 @@ static void settle(void)
 {
     for (unsigned ms = 0, quiet = 0; quiet < 2 && ms < 5000; ms++) {
         usleep(1000);
-        quiet = all_others_sleep() ? quiet + 1 : 0;
+        quiet = kit_others_sleep() ? quiet + 1 : 0;
     }
 }
 
