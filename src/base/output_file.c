@@ -72,8 +72,19 @@ static bool is_open_to_others(const struct stat *folder)
     return !is_trusted_owner(folder) || (folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/*
+ * Whether another user may have given the file a second name in the folder. The kernel refuses this
+ * only with fs.protected_hardlinks.
+ */
+static bool may_be_second_name(const struct stat *file, const struct stat *folder)
+{
+    return file->st_nlink > 1 && is_open_to_others(folder);
+}
+
 static bool is_trusted_link(const struct stat *link, const struct stat *folder)
 {
+    if (may_be_second_name(link, folder))
+        return false;
     if (is_trusted_owner(link) && is_trusted_owner(folder))
         return true;
     return (is_trusted_owner(link) || is_unmapped(link->st_uid)) &&
@@ -206,19 +217,21 @@ static int check_appendable(int fd, int folder)
 {
     struct stat found, around;
     struct statfs system;
-    const int error = stat_at(fd, "", AT_EMPTY_PATH, &found);
+    int error = stat_at(fd, "", AT_EMPTY_PATH, &found);
 
-    if (error || S_ISCHR(found.st_mode))
+    if (!error)
+        error = stat_at(folder, "", AT_EMPTY_PATH, &around);
+    if (error)
         return error;
+    if (may_be_second_name(&found, &around))
+        return -EPERM;
+    if (S_ISCHR(found.st_mode))
+        return 0;
     if (S_ISFIFO(found.st_mode))
         return is_trusted_owner(&found) ? 0 : -EPERM;
     if (!S_ISREG(found.st_mode))
         return -EINVAL;
-    if (stat_at(folder, "", AT_EMPTY_PATH, &around) || !is_open_to_others(&around))
-        return 0;
-    if (found.st_nlink > 1)
-        return -EPERM;
-    if (is_trusted_owner(&found))
+    if (!is_open_to_others(&around) || is_trusted_owner(&found))
         return 0;
     if (syscall(SYS_fstatfs, fd, &system) || !gf_is_network_fs((unsigned long)system.f_type))
         return -EPERM;
@@ -407,8 +420,8 @@ int gf_output_remove(const char *path)
 const char *gf_output_reason(int error)
 {
     if (error == -ELOOP)
-        return "a symbolic link in the path, or its folder, belongs to another user, or links form "
-               "a circle";
+        return "a symbolic link in the path, or its folder, belongs to another user, a link has a "
+               "second name, or links form a circle";
     if (error == -EPERM)
         return "the file belongs to another user, has a second name, or may not be changed";
     if (error == -ENXIO)

@@ -48,6 +48,8 @@ static inline bool gf_is_network_fs(unsigned long magic)
  * - A symbolic link is followed only if root or the process's user owns it and the folder it is in.
  *   A new file replaces any other link; an append fails.
  * - A pipe is written only if root or the process's user owns it. The open never waits for a reader.
+ * - In a folder that others may write to, a link, pipe or log with a second name is not used, because
+ *   another user may have given it this name.
  *   Devices, and the files behind /proc/self/fd, are appended to. Block devices and sockets are
  *   refused.
  * - A new file has mode 0600.

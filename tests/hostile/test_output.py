@@ -125,6 +125,22 @@ def test_log_with_a_planted_second_name(uses_gpu, shared, victim):
 
 
 @needs_root
+@pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_METRICS", "GPUFEED_LOG"])
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_second_name_of_a_link_or_pipe_of_root(uses_gpu, shared, option, kind):
+    """Without fs.protected_hardlinks, another user may give links and pipes of root's a second name, in a folder like /tmp."""
+    own = shared / "own"
+    own.mkdir(mode=0o755)
+    (own / "target").mkdir() if kind == "folder" else (own / "target").write_text("kept")
+    os.mkfifo(own / "it") if kind == "pipe" else (own / "it").symlink_to(own / "target")
+    pipe = os.open(own / "it", os.O_RDONLY | os.O_NONBLOCK) if kind == "pipe" else None
+    os.link(own / "it", shared / "planted.prom", follow_symlinks=False)
+    uses_gpu(**{option: shared / "planted.prom" / "out.prom" if kind == "folder" else shared / "planted.prom"})
+    assert not list((own / "target").iterdir()) if kind == "folder" else (own / "target").read_text() == "kept"
+    assert pipe is None or os.read(pipe, 1) == b""
+
+
+@needs_root
 @pytest.mark.parametrize("name", ["..", ".", "../.."])
 def test_host_named_like_a_folder(uses_gpu, tmp_path, name):
     """%h of a host with such a name must not lead to another folder."""
