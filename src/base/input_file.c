@@ -1,27 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/input_file.h"
 
+#include "base/fmt.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static int open_file(const char *path, int flags)
+{
+    const long fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* Returns 0 if the descriptor refers to a regular file, otherwise -errno. */
+static int check_type(int name)
+{
+    struct stat found;
+
+    if (syscall(SYS_newfstatat, name, "", &found, AT_EMPTY_PATH))
+        return -errno;
+    return S_ISREG(found.st_mode) ? 0 : S_ISDIR(found.st_mode) ? -EISDIR : -EINVAL;
+}
 
 int gf_input_open(const char *path)
 {
-    struct stat before, after;
-    const int name = open(path, O_PATH | O_CLOEXEC);
+    const int name = open_file(path, O_PATH);
+    char again[48];
 
     if (name < 0)
-        return -errno;
-    const bool known = fstat(name, &before) == 0;
-    close(name);
-    if (!known || !S_ISREG(before.st_mode))
-        return known && S_ISDIR(before.st_mode) ? -EISDIR : -EINVAL;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &after) == 0 && after.st_dev == before.st_dev && after.st_ino == before.st_ino)
-        return fd;
-    close(fd);
-    return -EAGAIN;
+        return name;
+    gf_fmt(again, sizeof(again), "/proc/thread-self/fd/%d", name);
+    int result = check_type(name);
+    if (!result)
+        result = open_file(again, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    syscall(SYS_close, name);
+    return result;
 }

@@ -6,9 +6,10 @@
 #include "base/base.h"
 
 /*
- * Opens a regular file for reading. Returns a descriptor or -errno; -EISDIR or -EINVAL if
- * the path names another kind of file. Opening a device or a FIFO may wait or have side effects, so the type is
- * checked before the file is opened. If the path names another file by then, the error is -EAGAIN.
+ * Opens a regular file for reading. Returns a descriptor or -errno; -EISDIR or -EINVAL if the path
+ * names another kind of file. Opening a device or a FIFO may wait or have side effects, so a file of
+ * another kind is never opened, even if it replaces the file meanwhile. Needs /proc. Makes only system
+ * calls, as os/procfs.h does.
  */
 int gf_input_open(const char *path);
 

@@ -2,6 +2,7 @@
 #include "os/procfs.h"
 
 #include "base/fmt.h"
+#include "base/input_file.h"
 #include "os/own_table.h"
 #include "os/permit.h"
 
@@ -11,15 +12,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* A recorded machine may have a pipe, or a link to a device, at the path. */
+static bool is_recorded(int folder, const char *path)
+{
+    return folder == AT_FDCWD && strncmp(path, "/proc/", 6) != 0 && strncmp(path, "/sys/", 5) != 0;
+}
+
 int gf_procfs_open(int folder, const char *path)
 {
     if (gf_permit_sealed())
         return -EPERM;
     if (!gf_own_table_is_own())
         return -EBADF;
-    /* A recorded machine may have a pipe or a terminal at the path. The open waits for neither. */
-    const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    const long fd = syscall(SYS_openat, folder, path, flags);
+    if (is_recorded(folder, path))
+        return gf_input_open(path);
+    const long fd = syscall(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     return fd < 0 ? -errno : (int)fd;
 }
 

@@ -147,3 +147,21 @@ def test_pipe_in_a_recording(run, machine, name):
     os.mkfifo(machine / name)
     for form in FORMS:
         run(COMMAND, *form, "--machine", machine, preload=False, timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["hole", "zero", "device"])
+@pytest.mark.parametrize("name", ["proc/meminfo", "topology.xml", "sys/devices/system/cpu/online", "proc/self/mountinfo", "dev/kmsg"])
+def test_a_file_without_end_in_a_recording(run, machine, name, kind):
+    """A sparse file of terabytes takes no space. A link to a device would open the device of this host."""
+    (machine / name).unlink(missing_ok=True)
+    (machine / name).parent.mkdir(exist_ok=True)
+    if kind == "hole":
+        with open(machine / name, "w") as file:
+            file.truncate(5 << 40)
+    else:
+        (machine / name).symlink_to("/dev/zero" if kind == "zero" else "/dev/ptmx")
+    for form in ["doctor", "--data", "/data"], ["topo"]:
+        trace = machine.parent / "trace"
+        run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, *form, "--machine", machine, preload=False, timeout=20)
+        opened = [line for line in trace.read_text().splitlines() if str(machine / name) in line and "O_PATH" not in line and "= -1" not in line]
+        assert kind == "hole" or not opened, opened

@@ -19,6 +19,7 @@ import pytest
 from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES
 
 CPU_S = 8  # limit for inputs that take less than 1 s; the machine may be slow
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
 PROCESS = ('{"event":"process","time":%d,"mono":1.0,"pid":%d,"tid":%d,"schema":2,"version":"0.1.0","program":"/x","ppid":1,"rank":%d,'
            '"host":"h%d","container":null,"job":{},"stall_us":1000}\n')
 ONE_PROCESS = PROCESS % (1795866773, 7, 7, 0, 0)
@@ -29,6 +30,63 @@ def stall(i, tid=7, python="[]", stack="[]", modules="[]"):
             '"parts_us":{"rest":2090},"thread":"t","cpu":0,"node":0,"block_node":null,"gpu":null,"cpu_us":1,"minor_faults":0,'
             '"major_faults":0,"waits":0,"preempted":0,"step":1,"python":%s,"stack":%s,"modules":%s,"cause":"lock","evidence":"x"}\n'
             % (i, tid, python, stack, modules))
+
+
+# Exchanges two files after the first check of one of their paths, by stat or by an open with O_PATH. Or appends to a file
+# before each read, up to 64 MiB.
+RACE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void swap(const char *path) {
+    const char *from = getenv("SWAP_FROM"), *to = getenv("SWAP_TO");
+    if (!from || !to || strcmp(path, to)) return;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE)) abort();
+    unsetenv("SWAP_FROM");
+}
+int open64(const char *path, int flags, ...) {
+    const int fd = ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64"))(path, flags, 0600);
+    if (flags & O_PATH) swap(path);
+    return fd;
+}
+int open(const char *path, int flags, ...) { return open64(path, flags); }
+int stat64(const char *path, struct stat64 *ret) {
+    const int result = ((int (*)(const char *, struct stat64 *))dlsym(RTLD_NEXT, "stat64"))(path, ret);
+    if (getenv("SWAP_AT_STAT")) swap(path);
+    return result;
+}
+int stat(const char *path, struct stat *ret) { return stat64(path, (struct stat64 *)ret); }
+ssize_t read(int fd, void *buf, size_t size) {
+    static char lines[1 << 16];
+    static int times;
+    const int grown = getenv("GROWS") && times++ < 1024 ? open64(getenv("GROWS"), O_WRONLY | O_APPEND) : -1;
+    memset(lines, '\\n', sizeof(lines));
+    if (grown >= 0 && (write(grown, lines, sizeof(lines)) < 0 || close(grown))) abort();
+    return ((ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read"))(fd, buf, size);
+}
+long syscall(long number, ...) {
+    va_list list;
+    long at[6];
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) at[i] = va_arg(list, long);
+    va_end(list);
+    const long result = ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, at[0], at[1], at[2], at[3], at[4], at[5]);
+    if (number == SYS_openat && (at[2] & O_PATH)) swap((const char *)at[1]);
+    return result;
+}
+"""
+
+
+def race(compile_c, **variables):
+    """Returns the variables with which a command loses the race for a path."""
+    return {"LD_PRELOAD": compile_c(RACE, "-shared", "-fPIC", "-ldl", name="race.so"), **variables}
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +233,62 @@ def test_equal_labels_of_metrics(run, a_report, tmp_path):
     names = collections.Counter(line.rsplit(" ", 1)[0] for line in lines)
     assert not [name for name, count in names.items() if count > 1]
     assert any('cause="a?"} 2' in line for line in lines) and any('device="0",state="s?"} 4' in line for line in lines), lines
+
+
+def test_negative_ranks_are_one(run, tmp_path):
+    """A rank below 0 is no rank, so these processes have the same labels."""
+    (tmp_path / "log").write_text("".join(PROCESS % (1795866773, 7, 7, rank, 0) for rank in (-1, -2, -(2**63))))
+    run(COMMAND, "report", tmp_path / "log", "--prometheus", tmp_path / "out.prom", preload=False)
+    assert (tmp_path / "out.prom").read_text().count("gpufeed_run_queue_delay_seconds_total{") == 1
+
+
+@pytest.mark.parametrize("start", ["", ONE_PROCESS, '{"event":"x"', ONE_PROCESS + '{"event":"x"'], ids=["", "event", "cut", "event+cut"])
+@pytest.mark.parametrize("end", ["", "\n" + stall(1)], ids=["", "event"])
+def test_a_hole_of_terabytes(tmp_path, start, end):
+    """A sparse file takes no space, and would take hours to read."""
+    with open(tmp_path / "a.log", "w") as log:
+        log.write(start)
+        log.truncate(5 << 40)
+        log.seek(0, os.SEEK_END)
+        log.write(end)
+    done = bounded("report", tmp_path)
+    assert done.returncode == (0 if start or end else 1) and (not end or b"2.1 ms" in done.stdout), done
+
+
+def test_a_log_that_grows(run, tmp_path, compile_c):
+    """The writer is faster than the reader. What the log had at the start is read."""
+    (tmp_path / "a.log").write_text(ONE_PROCESS)
+    done = run(COMMAND, "report", tmp_path / "a.log", "--json", preload=False, **race(compile_c, GROWS=tmp_path / "a.log"))
+    assert json.loads(done.stdout)["input"]["bytes"] == len(ONE_PROCESS) < (tmp_path / "a.log").stat().st_size
+
+
+def test_a_pipe_that_replaces_a_file(run, tmp_path, compile_c):
+    """A folder of others: a name is a file when the folder is listed, and a pipe without a writer when it is opened."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.log").write_text(ONE_PROCESS)
+    os.mkfifo(tmp_path / "pipe")
+    done = run(COMMAND, "report", tmp_path / "folder", preload=False, timeout=20,
+               **race(compile_c, SWAP_FROM=tmp_path / "pipe", SWAP_TO=tmp_path / "folder" / "a.log", SWAP_AT_STAT=1))
+    assert done.returncode in (0, 1) and (tmp_path / "folder" / "a.log").is_fifo(), done
+
+
+def test_a_device_that_replaces_a_file(run, a_report, tmp_path, compile_c):
+    """Opening a device has effects: a watchdog starts, a tape rewinds. The file that was checked is read instead."""
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(a_report))
+    (tmp_path / "planted").symlink_to("/dev/ptmx")
+    done = run(COMMAND, "compare", tmp_path / "a.json", tmp_path / "b.json", preload=False,
+               **race(compile_c, SWAP_FROM=tmp_path / "planted", SWAP_TO=tmp_path / "a.json"))
+    assert done.returncode == 0 and (tmp_path / "a.json").is_symlink(), done
+
+
+def test_names_of_files(run, tmp_path):
+    """The names in a folder of others reach the terminal and the JSON as plain text."""
+    with open(os.fsencode(tmp_path) + b"/a\x1b[31m\xe2\x80\xae\x9b.log", "w") as log:
+        log.write('{"event":"x"\n')
+    for flags in ([], ["--json"], ["--by=rank"], ["--html=-"]):
+        done = run(COMMAND, "report", tmp_path, *flags, preload=False)
+        assert "a?[31m???" in done.stdout and not RAW.search(done.stdout), done
 
 
 HOSTILE = """

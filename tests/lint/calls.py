@@ -18,7 +18,7 @@ OWN = "memory that the library mapped itself"
 PERMITTED = {
     "src/base/base.h": {"pages": OWN},
     "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
-    "src/base/input_file.c": {"descriptors": "used by the command only"},
+    "src/base/input_file.c": {"descriptors": "used by the command only, also by os/procfs.c, for recorded machines"},
     "src/base/loader.c": {
         "descriptors": "before relocation, when the process has one thread",
         "pages": "makes this library's own table of calls writable for a moment",

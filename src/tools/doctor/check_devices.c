@@ -316,6 +316,8 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 
 /* Even a fast disk needs more than a few seconds to write this many bytes. */
 #define DIRTY_MOST (UINT64_C(32) << 30)
+/* The longest list of mounts that is read. A recording may have a sparse file of terabytes. */
+#define MOUNTS_MOST_BYTES (64 << 20)
 #define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
 
 static uint64_t read_meminfo(const struct gf_check_input *input, const char *key)
@@ -394,7 +396,7 @@ static bool find_mount(const struct gf_check_input *input, const char *folder, s
     snprintf(path, sizeof(path), "%s/proc/self/mountinfo", input->root);
     if (!gf_procfs_lines_open(&lines, path))
         return false;
-    for (char *line; (line = gf_procfs_lines_next(&lines));)
+    for (char *line; lines.offset < MOUNTS_MOST_BYTES && (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued && parse_mount(line, &mount) && is_below(folder, mount.point) &&
             (!found || strlen(mount.point) >= strlen(ret->point))) {
             *ret = mount;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs, links, driver. */
+#include "base/input_file.h"
 #include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -383,6 +384,7 @@ void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret
 }
 
 /* NVIDIA's error numbers that a faulty or killed program causes come first. */
+#define RECORDED_LOG_READS 256
 #define XIDS_OF_PROGRAMS 4
 
 static const struct {
@@ -431,19 +433,23 @@ static void scan_text(const char *text, struct first_lines *first)
 
 /*
  * Scans the kernel's log. Returns 0 or an errno. Each read of /dev/kmsg returns one message, or
- * fails with EPIPE if messages were overwritten. A recording contains the log as an ordinary file.
+ * fails with EPIPE if messages were overwritten. A recording contains the log as an ordinary file,
+ * perhaps a sparse one of terabytes.
  */
 static int scan_log(const struct gf_check_input *input, struct first_lines *first)
 {
     static char text[256 * 1024];
     char path[GF_PROCFS_PATH_MAX];
+    unsigned reads = 0;
     ssize_t length;
 
     snprintf(path, sizeof(path), "%s/dev/kmsg", input->root);
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int fd = gf_check_is_recorded(input) ? gf_input_open(path)
+                                               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return errno;
-    while ((length = read(fd, text, sizeof(text) - 1)) > 0 || (length < 0 && errno == EPIPE)) {
+        return -fd;
+    while (((length = read(fd, text, sizeof(text) - 1)) > 0 || (length < 0 && errno == EPIPE)) &&
+           (!gf_check_is_recorded(input) || reads++ < RECORDED_LOG_READS)) {
         text[length > 0 ? length : 0] = '\0';
         scan_text(text, first);
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct field {
@@ -57,7 +58,11 @@ bool gf_event_is(const struct gf_event *event, const char *kind)
 
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
 {
-    *reader = (struct gf_line_reader){.fd = fd};
+    struct stat found;
+
+    *reader = (struct gf_line_reader){.fd = fd, .file_end = -1};
+    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
+        reader->file_end = found.st_size;
 }
 
 /* Makes room for a block after the unread bytes. */
@@ -81,6 +86,24 @@ static bool make_room(struct gf_line_reader *reader)
     return true;
 }
 
+/*
+ * Moves to the next bytes of a regular file that are in no hole, and stores a zero byte for a hole.
+ * Returns how many bytes are read next.
+ */
+static size_t skip_hole(struct gf_line_reader *reader)
+{
+    const off_t at = reader->file_end >= 0 ? lseek(reader->fd, 0, SEEK_CUR) : -1;
+    const off_t data = at < 0 ? -1 : lseek(reader->fd, at, SEEK_DATA);
+
+    if (at < 0 || (data < 0 && errno != ENXIO)) /* ENXIO: a hole up to the end */
+        return BLOCK - 1;
+    if (data != at && at < reader->file_end)
+        reader->buf[reader->to++] = '\0';
+    return data < 0 || data >= reader->file_end
+               ? 0
+               : (size_t)gf_min(reader->file_end - data, (off_t)BLOCK - 1);
+}
+
 /* Reads a block. Returns false at the end of the file, and after an error. */
 static bool fill(struct gf_line_reader *reader)
 {
@@ -88,17 +111,16 @@ static bool fill(struct gf_line_reader *reader)
 
     if (reader->ended || reader->error || !make_room(reader))
         return false;
+    const size_t before = reader->to, size = skip_hole(reader);
     do
-        got = read(reader->fd, reader->buf + reader->to, BLOCK);
+        got = size ? read(reader->fd, reader->buf + reader->to, size) : 0;
     while (got < 0 && errno == EINTR);
     if (got < 0)
         reader->error = errno;
     reader->ended = got <= 0;
-    if (got <= 0)
-        return false;
-    reader->to += (size_t)got;
-    reader->bytes += (uint64_t)got;
-    return true;
+    reader->to += (size_t)gf_max(got, (ssize_t)0);
+    reader->bytes += reader->to - before;
+    return reader->to > before;
 }
 
 /* Skips the rest of a line that is too long. */

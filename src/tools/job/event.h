@@ -70,7 +70,11 @@ double gf_event_time(const struct gf_event *event);
 /* True if the line is an event of this kind. */
 bool gf_event_is(const struct gf_event *event, const char *kind);
 
-/* Reads a file line by line, in large blocks. Lines may contain zero bytes. */
+/*
+ * Reads a file line by line, in large blocks. Lines may contain zero bytes. The time is linear in
+ * the space that the file takes: of a hole one byte is read, and of a file that grows meanwhile what
+ * it had at the start.
+ */
 
 struct gf_line_reader {
     int fd;
@@ -79,6 +83,7 @@ struct gf_line_reader {
     size_t size, from, to;
     uint64_t number; /* number of the line that was read last; the first line is 1 */
     uint64_t bytes;  /* number of bytes that were read from the file */
+    off_t file_end;  /* where the file ended at the start; -1: it is not a regular file */
     bool ended;
 };
 

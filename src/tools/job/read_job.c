@@ -2,6 +2,7 @@
 #include "tools/job/read_job.h"
 
 #include "base/base.h"
+#include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/job/event.h"
 #include "tools/job/job_events.h"
@@ -110,6 +111,7 @@ static void note_damage(struct reading *reading, struct state *state)
     if (!*counts->first_damaged)
         snprintf(counts->first_damaged, sizeof(counts->first_damaged), "%.480s:%llu",
                  gf_source_name(state->source), (unsigned long long)state->lines.number);
+    gf_plain_text(counts->first_damaged);
 }
 
 static bool read_report(struct reading *reading, struct state *state, struct gf_span line)
@@ -242,8 +244,7 @@ bool gf_read_job_takes(const char *path)
     struct reading reading = {.job = &job, .reports = json_array(), .counts = &counts};
     struct state state = {.source = &source};
     struct gf_span line;
-    struct stat status;
-    const int fd = stat(path, &status) || !S_ISREG(status.st_mode) ? -1 : gf_source_open(&source);
+    const int fd = gf_source_open(&source);
 
     if (fd >= 0) {
         gf_line_reader_begin(&state.lines, fd);

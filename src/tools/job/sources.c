@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/sources.h"
 
+#include "base/input_file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +153,9 @@ int gf_source_open(const struct gf_source *source)
         const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
         return copy < 0 ? -errno : copy;
     }
+    /* In a folder, another user may replace a file by a pipe meanwhile. */
+    if (!source->is_named)
+        return gf_input_open(source->path);
     const int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     return fd < 0 ? -errno : fd;
 }

@@ -91,7 +91,8 @@ static bool find_owners(struct metrics *metrics)
         first && metrics->owners && metrics->reports && metrics->logged && metrics->delays;
     for (uint32_t i = 0; whole && i < count; i++) {
         const struct gf_job_process *process = &job->processes[i];
-        const int64_t key[] = {process->pid, process->rank, process->host};
+        /* A rank below 0 is no rank. */
+        const int64_t key[] = {process->pid, gf_max(process->rank, (int64_t)-1), process->host};
         const uint32_t number = gf_text_pool_add(&labels, (const char *)key, sizeof(key), &is_new);
         if (is_new)
             first[number] = i;
