@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 /*
- * No real file has more sections or longer notes. A crafted file may have 65 535 sections that all
- * name the same bytes.
+ * No real file has more sections, longer notes or more symbols. A crafted file may have 65 535
+ * sections that all name the same bytes, or a sparse table of terabytes.
  */
 #define SECTIONS_MOST 512
 #define NOTES_MOST 4096
+#define SYMBOLS_MOST ((size_t)1 << 24) /* many times those of the largest library of PyTorch */
 
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret)
 {
@@ -163,7 +164,8 @@ static bool read_symbols(const struct gf_elf_view *view, const Elf64_Shdr *table
     const void *symbols = bytes_at(view, table->sh_offset, table->sh_size, _Alignof(Elf64_Sym));
     const char *strings = names ? bytes_at(view, names->sh_offset, names->sh_size, 1) : NULL;
 
-    if (!symbols || !strings || !names->sh_size || strings[names->sh_size - 1])
+    if (table->sh_size / sizeof(Elf64_Sym) > SYMBOLS_MOST || !symbols || !strings ||
+        !names->sh_size || strings[names->sh_size - 1])
         return false;
     *ret = (struct gf_elf_symbols){symbols, table->sh_size / sizeof(Elf64_Sym), strings,
                                    names->sh_size};

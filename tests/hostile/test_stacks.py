@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import time
 
@@ -184,6 +185,52 @@ def test_a_library_that_became_a_pipe(started, compile_c, tmp_path):
     done = stacks(one.pid)
     assert done.returncode == 0 and b'thread ' in done.stdout, done
     assert "TracerPid:\t0\n" in pathlib.Path(f"/proc/{one.pid}/status").read_text()
+
+
+def test_a_pipe_beside_a_deleted_library(started, compile_c, tmp_path):
+    """The kernel appends " (deleted)" to the path of a deleted file. libunwind would open a pipe or a device of that name."""
+    library = tmp_path / "libwaits.so"
+    compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so").rename(library)
+    os.mkfifo(f"{library} (deleted)")
+    one = started(compile_c(CALLS, "-ldl", name="calls"), library)
+    done = stacks(one.pid)
+    assert done.returncode == 0 and b"was not read" not in done.stdout and b"pause" in done.stdout, done
+
+
+# Waits in code of its first argument, at offset 4096 of the file.
+RUNS_FILE = r"""
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void *run(void *code) { ((void (*)(void))code)(); return code; }
+int main(int argc, char **argv) {
+    pthread_t thread;
+    void *code = mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(argv[1], O_RDONLY), 4096);
+    if (code == MAP_FAILED || nice(19) < 0 || pthread_create(&thread, 0, run, code)) return 1;
+    puts("ready"); fflush(stdout);
+    for (;;) pause();
+}
+"""
+
+
+def test_a_library_with_a_sparse_table(started, compile_c, tmp_path):
+    """A search in a table of terabytes would take hours, and fill the page cache."""
+    size = 4 << 40
+    sections = [(0, 0, 0, 0), (2, 0x10000, size, 2), (3, 0x900, 8, 0)]
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0x800, 0, 64, 56, 1, 64, len(sections), 0)
+    head += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 0x3000, 0x3000, 0x1000)
+    with open(tmp_path / "lib.so", "wb") as file:
+        file.write(head.ljust(0x800, b"\0"))
+        for kind, at, length, link in sections:
+            file.write(struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, at, length, link, 0, 8, 24))
+        file.seek(0x1000)
+        file.write(b"\xf3\x90\xeb\xfc")  # pause; jump to the pause
+        file.truncate(0x10000 + size)
+    one = started(compile_c(RUNS_FILE, "-pthread"), tmp_path / "lib.so")
+    done = subprocess.run(["/bin/sh", "-c", f"ulimit -t 8; exec {COMMAND} stacks {one.pid}"], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0 and b"lib.so+0x100" in done.stdout, done
 
 
 NAMED = r"""

@@ -12,8 +12,6 @@
 
 #define BUILD_ID_MAX 64
 
-#define SYMBOLS_MOST ((size_t)1 << 24) /* many times those of the largest library of PyTorch */
-
 struct function {
     uint64_t start, end;
     uint32_t name;
@@ -126,7 +124,7 @@ static void divide(struct gf_elfsym *file, uint32_t *open)
 /* If memory is short, or the table is too large, the file has no names. */
 static void read_functions(struct gf_elfsym *file)
 {
-    if (!gf_elf_view_symbols(&file->view, &file->symbols) || file->symbols.count > SYMBOLS_MOST)
+    if (!gf_elf_view_symbols(&file->view, &file->symbols))
         return;
     const size_t count = count_functions(&file->symbols);
     uint32_t *open = calloc(count + 1, sizeof(*open));

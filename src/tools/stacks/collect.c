@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "tools/stacks/python_threads.h"
 
 #include <errno.h>
@@ -25,6 +26,21 @@
 struct gf_native_unwinder;
 struct gf_native_unwinder *gf_native_unwinder_new(void);
 void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);
+
+/*
+ * The linker replaces libunwind's calls of open by this function. libunwind opens the paths of the
+ * process's mappings, at which the process may have put a pipe or a device.
+ */
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...)
+{
+    const int fd = gf_input_open(path);
+
+    (void)flags; /* libunwind only reads */
+    if (fd < 0)
+        errno = -fd;
+    return fd < 0 ? -1 : fd;
+}
 
 /* A gf_native_unwinder is libunwind's address space, which caches unwind data of the objects. */
 struct gf_native_unwinder *gf_native_unwinder_new(void)
