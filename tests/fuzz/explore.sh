@@ -21,15 +21,15 @@ flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -Ibuild-fuzz/include "-fsanitize=ad
 rm -rf build-fuzz/objects build-fuzz/parsers.a
 mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include
 python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/page.h
-for source in src/base/*.c src/config/*.c src/os/*.c src/tools/{common,job,answer,report}/*.c src/tools/run/exec_target.c \
-    src/host/hint.c src/preload/trace/dwarf*.c; do
-    [[ $source == src/config/generate* ]] && continue
+for source in src/base/*.c src/config/*.c src/os/*.c src/host/*.c src/tools/{common,job,answer,report,doctor,topo,top}/*.c \
+    src/tools/run/exec_target.c src/tools/stacks/objects.c src/preload/trace/dwarf*.c; do
+    [[ $source == */generate* ]] && continue
     clang "${flags[@]}" -fsanitize=fuzzer-no-link -c "$source" -o "build-fuzz/objects/${source//\//-}.o"
 done
 ar cr build-fuzz/parsers.a build-fuzz/objects/*.o
 
 for name in "${names[@]}"; do
-    clang "${flags[@]}" -fsanitize=fuzzer "tests/fuzz/fuzz_$name.c" build-fuzz/parsers.a -ljansson -o "build-fuzz/$name"
+    clang "${flags[@]}" -fsanitize=fuzzer "tests/fuzz/fuzz_$name.c" build-fuzz/parsers.a -ljansson -lhwloc -lnuma -o "build-fuzz/$name"
     mkdir -p "build-fuzz/new/$name"
     (cd build-fuzz && "./$name" -max_total_time="$seconds" -max_len=4096 -print_final_stats=1 -verbosity=0 \
         "new/$name" "../tests/fuzz/corpus/$name" 2>"$name.log") ||
