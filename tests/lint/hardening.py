@@ -5,7 +5,7 @@ hardening.py SOURCE BUILD
 
 - The preload library binds lazily, because binding at load would double its start-up time in a program that never allocates.
 - gpufeed-stacks is no PIE, because the distribution's archives of libunwind are not position-independent.
-- No product is marked for CET: the distribution's archive of jemalloc and its start files are not."""
+- The preload library is not marked for CET: its assembly has no landing pads, and the distribution's archive of jemalloc is not marked."""
 import pathlib
 import re
 import subprocess
@@ -24,7 +24,7 @@ def readelf(path, *flags):
 
 
 def check(path, name, roots):
-    marks, expected = readelf(path, "-h", "-l", "-d", "--dyn-syms"), PRODUCTS[name]
+    marks, expected = readelf(path, "-h", "-l", "-d", "-n", "--dyn-syms"), PRODUCTS[name]
     fits = {
         "has no RELRO segment": "GNU_RELRO" in marks,
         "does not bind at load (BIND_NOW)": "lazy" in expected or bool(re.search(r"FLAGS\S*\).*\bNOW\b", marks)),
@@ -33,6 +33,7 @@ def check(path, name, roots):
         "has no stack protector": "__stack_chk_fail" in marks or "__stack_chk_guard" in marks,
         "is not fortified": "fortified" not in expected or bool(re.search(r"__\w+_chk@", marks.replace("__stack_chk", ""))),
         "has a RUNPATH, which is searched after LD_LIBRARY_PATH": "rpath" not in expected or "(RPATH)" in marks,
+        "is marked for CET": "lazy" not in expected or "SHSTK" not in marks,
         "is no PIE": "pie" not in expected or "PIE" in marks,
     }
     bad = [what for what, fit in fits.items() if not fit]
