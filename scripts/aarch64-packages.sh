@@ -17,7 +17,7 @@ apt=(apt-get -qq -o "Dir::State=$folder/apt" -o "Dir::State::Lists=$folder/apt/l
 # apt fails if one source lacks arm64. The other sources may be enough, so only the download must succeed.
 "${apt[@]}" update >&2 || true
 (cd "$folder/apt" && "${apt[@]}" download libjemalloc-dev libcmocka-dev libcmocka0 libhwloc-dev libhwloc15 libudev1 \
-    libnuma-dev libnuma1 libjansson-dev libjansson4 >&2)
+    libnuma-dev libnuma1 libjansson-dev >&2)
 for package in "$folder"/apt/*.deb; do
     dpkg -x "$package" "$folder"
 done

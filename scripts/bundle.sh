@@ -31,7 +31,7 @@ ln -s ../lib "$output/glibc/lib64"
 ln -s ../../lib "$output/glibc/lib/x86_64-linux-gnu"
 ln -s ../../lib "$output/glibc/lib/aarch64-linux-gnu"
 cp "$root/LICENSE" "$output/share/licenses/gpufeed"
-for package in libhwloc15 libnuma1 libjansson4 libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev libunwind-dev liblzma-dev; do
+for package in libhwloc15 libnuma1 libjansson-dev libjemalloc2 libjemalloc-dev libhwloc-dev libnuma-dev libunwind-dev liblzma-dev; do
     [ -f "/usr/share/doc/$package/copyright" ] &&
         cp "/usr/share/doc/$package/copyright" "$output/share/licenses/$package"
 done

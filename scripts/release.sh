@@ -59,7 +59,7 @@ step "both builds have the same bytes"
 diff -r "$output" "$work/again" || fail "the builds differ"
 
 step "licences, and the size of the archive"
-for name in gpufeed LGPL-2.1 libhwloc15 libnuma1 libjansson4; do
+for name in gpufeed LGPL-2.1 libhwloc15 libnuma1 libjansson-dev; do
     [ -s "$work/bundle/gpufeed-$version/share/licenses/$name" ] || fail "the licence of $name is missing"
 done
 cp -r "$work/bundle/gpufeed-$version/share/licenses" "$output/licenses"

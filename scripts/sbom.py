@@ -19,7 +19,7 @@ PARTS = (
     ("jemalloc", "BSD-2-Clause", ("libjemalloc-dev", "libjemalloc2"), "lib/libgpufeed.so"),
     ("hwloc", "BSD-3-Clause", ("libhwloc15", "libhwloc-dev"), "lib/libgfhwloc.so"),
     ("numactl", "LGPL-2.1-only", ("libnuma1", "libnuma-dev"), "lib/libgfnuma.so"),
-    ("jansson", "MIT", ("libjansson4", "libjansson-dev"), "lib/libgfjansson.so"),
+    ("jansson", "MIT", ("libjansson-dev",), "bin/gpufeed"),
     ("libunwind", "MIT", ("libunwind-dev",), "bin/gpufeed-stacks"),
     ("xz", "LicenseRef-public-domain", ("liblzma-dev",), "bin/gpufeed-stacks"),
 )

@@ -21,7 +21,7 @@ def planted(compile_c, tmp_path):
     folder = tmp_path / "planted"
     folder.mkdir()
     library = compile_c("#include <unistd.h>\n" + PLANTED, "-shared", "-fPIC", name="planted.so")
-    for name in ("libgpufeed-engine.so", "libgfenv.so", "libgfhwloc.so", "libgfnuma.so", "libgfjansson.so"):
+    for name in ("libgpufeed-engine.so", "libgfenv.so", "libgfhwloc.so", "libgfnuma.so"):
         shutil.copy(library, folder / name)
     return folder
 

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-PRIVATE = "hwloc", "libnuma", "jansson"
+PRIVATE = "hwloc", "libnuma"
 
 
 def source(root):
