@@ -112,28 +112,34 @@ def test_each_cause_is_explained():
     assert len(causes) > 10 and [cause for cause in causes if cause not in told] == []
 
 
-def test_tables_follow_the_code(tmp_path):
-    tables = [sys.executable, LINT / "tables.py", tmp_path]
-    shares, helps = "src/engine/gputime/shares.h", "src/tools/answer/helps.def"
-    for name in ("docs/architecture.md", "docs/report.md", "src/engine/transfer/stats.h", shares, helps):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-    graph, reasons = tmp_path / "docs" / "architecture.md", tmp_path / "docs" / "report.md"
-    (tmp_path / "src" / "meson.build").write_text("'base/a.c' 'config/a.c' 'os/a.c'")
-    graph.write_text("a\n<!-- graph: x -->\n<!-- end of graph -->\nb\n")
-    reasons.write_text("<!-- reasons: x -->\n| `off` | old | kept |\n<!-- end of reasons -->\n"
-                       "<!-- causes: x -->\n<!-- end of causes -->\n")
-    (tmp_path / shares).write_text("    CAUSE(gil)   /* waiting for a lock */   \\\n    CAUSE(other) /* not known */\n")
-    (tmp_path / helps).write_text('GF_HOST(gil, "words", "fewer "\n "threads")\nGF_HOST(other, "words", "")\n')
-    (tmp_path / "src/engine/transfer/stats.h").write_text(
-        '#define GF_BYPASS_REASONS(X) \\\n X(off, "new " \\\n "words") \\\n X(full, "b")\nenum gf_bypass {')
-    assert run(*tables).returncode == 1
-    assert run(*tables, "--write").returncode == 0
-    assert "| `os` | config and below |" in graph.read_text() and graph.read_text().endswith("<!-- end of graph -->\nb\n")
-    assert "| `off` | new words | kept |\n| `full` | b |  |\n<!-- end" in reasons.read_text()
-    assert "| `gil` | waiting for a lock | fewer threads |\n| `other` | not known |  |\n<!-- end" in reasons.read_text()
-    assert run(*tables).returncode == 0
-    graph.write_text("no table\n")
-    assert "lacks the lines" in run(*tables).stdout
+def test_docs_follow_the_code(tmp_path):
+    tree, options = tmp_path / "tree", tmp_path / "options.md"
+    for folder in ("docs", "src"):
+        shutil.copytree(SOURCE / folder, tree / folder)
+    docs = [sys.executable, LINT / "docs.py", tree]
+    assert run(*docs).returncode == 0, "the tree itself"
+    options.write_text("new\n")
+    assert run(*docs, options).returncode == 1
+    for path, old, new in (("docs/schema/log.def", '"time since 1970"', '"a " \n "\\"`time`\\""'),
+                           ("src/abi/formats.h", "GF_LOG_SCHEMA 2", "GF_LOG_SCHEMA 77"),
+                           ("src/tools/doctor/checks.def", 'GF_CHECK(links, "links",', 'GF_CHECK(links, "links", "all files, and "'),
+                           ("src/engine/transfer/stats.h", "X(batch, ", 'X(batch, "new " '),):
+        text = (tree / path).read_text(encoding="utf-8")
+        assert text.count(old) == 1, path
+        (tree / path).write_text(text.replace(old, new), encoding="utf-8")
+    told = run(*docs, options)
+    assert told.returncode == 1 and {line.split()[0] for line in told.stdout.splitlines()} == {
+        "docs/doctor.md", "docs/environment.md", "docs/log.md", "docs/report.md", "docs/schema/log.json"}
+    assert run(*told.stdout.splitlines()[0].partition("run: ")[2].split()).returncode == 0
+    assert run(*docs, options).returncode == 0
+    page = {name: (tree / "docs" / name).read_text(encoding="utf-8") for name in ("environment.md", "log.md", "report.md", "doctor.md")}
+    assert "-->\nnew\n<!-- end of options -->\n" in page["environment.md"]
+    assert '| `time` | number, s | a "`time`" |' in page["log.md"]
+    schema = json.loads((tree / "docs/schema/log.json").read_text(encoding="utf-8"))["$defs"]["process"]["properties"]
+    assert schema["time"]["description"] == 'a "time"' and schema["schema"]["const"] == 77
+    assert "| `links` | all files, and " in page["doctor.md"] and re.search(r"^\| `batch` \| new [^|]+ \| \w[^|]+\|$", page["report.md"], re.M)
+    (tree / "docs/architecture.md").write_text("no table\n")
+    assert "docs/architecture.md lacks the lines of the table graph" in run(*docs).stdout
 
 
 @pytest.mark.parametrize("path, before, after, complaint", [
@@ -195,37 +201,6 @@ def test_files(tmp_path, text, complaint):
     result = run(sys.executable, LINT / "files.py", tmp_path)
     assert (result.returncode == 0) == (complaint is None), result.stdout
     assert (complaint or "") in result.stdout
-
-
-def test_docs(tmp_path):
-    readme, table = tmp_path / "README.md", tmp_path / "options.md"
-    begin = "<!-- options: written by tests/lint/docs.sh --write, from src/config/options.def -->"
-    readme.write_text(f"before\n{begin}\nold\n<!-- end of options -->\nafter\n")
-    table.write_text("new\n")
-    assert run(LINT / "docs.sh", readme, table).returncode == 1
-    assert run(LINT / "docs.sh", readme, table, "--write").returncode == 0
-    assert readme.read_text() == f"before\n{begin}\nnew\n<!-- end of options -->\nafter\n"
-    assert run(LINT / "docs.sh", readme, table).returncode == 0
-    readme.write_text("no marks\n")
-    assert run(LINT / "docs.sh", readme, table).returncode == 1
-
-
-def test_docs_from_any_folder(tmp_path, monkeypatch):
-    """The lint prints a command that works in any folder. If the table's marks are missing, the document stays
-    unchanged."""
-    begin, end = "<!-- options: written by tests/lint/docs.sh --write -->", "<!-- end of options -->"
-    readme, table = tmp_path / "README.md", tmp_path / "build" / "options.md"
-    readme.write_text(f"{begin}\nold\n{end}\n")
-    table.parent.mkdir()
-    table.write_text("new\n")
-    monkeypatch.chdir(table.parent)
-    told = run(LINT / "docs.sh", "../README.md", "options.md")
-    assert told.returncode == 1 and told.stderr.startswith("run: /")
-    monkeypatch.chdir(tmp_path)
-    missing = run(LINT / "docs.sh", "README.md", "options.md", "--write")
-    assert missing.returncode == 1 and "options.md is missing" in missing.stderr and "old" in readme.read_text()
-    assert run(*told.stderr.split()[1:]).returncode == 0
-    assert readme.read_text() == f"{begin}\nnew\n{end}\n"
 
 
 def write_log(build, suites, details=None, results=None):

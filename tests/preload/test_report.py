@@ -107,7 +107,7 @@ def test_a_report_in_the_place_of_the_log_is_told(feed, tmp_path):  # noqa: F811
 
 
 def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
-    """Each field of fields.def is in some report, nearly every field of log_fields.def is in some
+    """Each field of report.def is in some report, nearly every field of log.def is in some
     log, and no other fields occur."""
     library = tmp_path / "libcarries.so"
     subprocess.run(["gcc", "-shared", "-x", "c", "-", "-o", library], text=True, check=True,

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the tables of documents that are generated from tables in code: tables.py SOURCE [--write]
+"""Checks what documents have from tables of the code: docs.py SOURCE [OPTIONS] [--write]
 
-Each is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". If the code does not have
-the last column, the document's text is kept."""
+A table is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". If the code does not have
+the last column, the document's text is kept. The schemas docs/schema/*.json are whole files. OPTIONS is the table of options,
+which the build makes (build/src/options.md); without it, that table is not checked."""
 import pathlib
 import re
 import sys
 
+import fields
 import layers
 
 STRING = r'((?:"[^"]*"\s*)+)'
@@ -63,7 +65,33 @@ def graph(root, _old):
     return rows
 
 
-TABLES = {"docs/architecture.md": {"graph": graph}, "docs/report.md": {"causes": causes, "reasons": reasons}}
+def checks(root, _old):
+    """Returns the table of doctor's checks, from checks.def."""
+    text = (root / "src/tools/doctor/checks.def").read_text(encoding="utf-8")
+    rows = ["| check | reads | why it matters | page |", "|---|---|---|---|"]
+    for body in re.findall(r"^GF_CHECK\((.*?)\)$", text, re.M | re.S):
+        _, name, reads, why, page = fields.arguments(body)[:5]
+        rows.append(f"| `{name}` | {reads} | {why} | [{page}]({page}) |")
+    return rows
+
+
+def output(root, name):
+    """Returns the fields of one JSON output."""
+    return fields.Fields(root / "docs/schema" / f"{name}.def", (root / "src/abi/formats.h").read_text(encoding="utf-8"))
+
+
+def listed(name):
+    return lambda root, _old: output(root, name).markdown()
+
+
+SCHEMAS = "log", "report", "answer", "doctor"
+TABLES = {
+    "docs/architecture.md": {"graph": graph},
+    "docs/doctor.md": {"checks": checks, "doctor_fields": listed("doctor")},
+    "docs/log.md": {"log_fields": listed("log")},
+    "docs/reading.md": {"answer_fields": listed("answer")},
+    "docs/report.md": {"report_fields": listed("report"), "causes": causes, "reasons": reasons},
+}
 
 
 def filled(root, text, name, make):
@@ -72,27 +100,34 @@ def filled(root, text, name, make):
     return new if count == 1 else None
 
 
-def main():
-    root, write = pathlib.Path(sys.argv[1]), "--write" in sys.argv
-    bad = []
-    for path, tables in TABLES.items():
-        if not (root / path).is_file():
-            bad.append(f"{path} is not there")
-            continue
-        before = (root / path).read_text(encoding="utf-8")
-        text = before
-        for name, make in tables.items():
+def wanted(root, tables):
+    """Yields (document, its text as the code says, what is wrong)."""
+    for path, makers in tables.items():
+        text, bad = (root / path).read_text(encoding="utf-8"), []
+        for name, make in makers.items():
             new = filled(root, text, name, make)
             if new is None:
                 bad.append(f"{path} lacks the lines of the table {name}")
-            else:
-                text = new
-        if write:
+            text = new or text
+        yield path, text, bad
+    for name in SCHEMAS:
+        yield f"docs/schema/{name}.json", output(root, name).schema(), []
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    root, tables, faults = pathlib.Path(words[0]), dict(TABLES), []
+    if len(words) > 1:
+        options = pathlib.Path(words[1]).read_text(encoding="utf-8").splitlines()
+        tables["docs/environment.md"] = {"options": lambda _root, _old: options}
+    for path, text, bad in wanted(root, tables):
+        faults += bad
+        if "--write" in sys.argv:
             (root / path).write_text(text, encoding="utf-8")
-        elif text != before:
-            bad.append(f"{path} is not what the code says; run: tests/lint/tables.py . --write")
-    print("\n".join(bad))
-    return 1 if bad else 0
+        elif text != (root / path).read_text(encoding="utf-8"):
+            faults.append(f"{path} is not what the code says; run: {' '.join([sys.argv[0], *words])} --write")
+    print("\n".join(faults))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
