@@ -222,11 +222,7 @@ static void print_stacks_help(void)
 
 int gf_cmd_stacks(int argc, char **argv)
 {
-    static const char *const places[] = {
-        ".",         /* installed, or a bundle */
-        "../stacks", /* a build tree */
-    };
-    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 16];
+    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 1];
     const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
 
     if (argc < 2) {
@@ -245,16 +241,12 @@ int gf_cmd_stacks(int argc, char **argv)
         return GF_EXIT_USAGE;
     }
     folder[gf_max(length, (ssize_t)0)] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        *slash = '\0';
+    const char *slash = strrchr(folder, '/');
     gf_live_state_print((pid_t)pid);
     fflush(stdout);
-    for (size_t i = 0; slash && i < GF_ARRAY_LEN(places); i++) {
-        snprintf(path, sizeof(path), "%s/%s/" PROGRAM, folder, places[i]);
+    if (slash) {
+        snprintf(path, sizeof(path), "%.*s/" PROGRAM, (int)(slash - folder), folder);
         execv(path, argv);
-        if (errno != ENOENT)
-            break;
     }
     gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",
                  strerror(errno));
