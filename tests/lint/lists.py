@@ -3,14 +3,19 @@
 """Compares tables of the documents with the code: lists.py SOURCE PRODUCT...
 
 - docs/concurrency.md lists each fork handler, and what it does before a fork, in the parent and in the child ("-": nothing).
+- docs/concurrency.md lists each exit handler. Nothing sets a signal handler or is a constructor.
 - docs/concurrency.md lists each mutex, and both it and docs/safety.md list each named thread.
+- docs/environment.md lists each environment variable of other tools that src names.
 - docs/architecture.md says which private copies of libraries each PRODUCT links."""
+import fnmatch
 import pathlib
 import re
 import subprocess
 import sys
 
 PRIVATE = "hwloc", "libnuma"
+# A value of CUDA_DEVICE_ORDER; a line of /proc/PID/status; variables that only hwloc's copy sees.
+NO_VARIABLES = {"PCI_BUS_ID", "THP_enabled", "HWLOC_HIDE_ERRORS", "HWLOC_PLUGINS_PATH"}
 
 
 def source(root):
@@ -50,6 +55,15 @@ def check_forks(code, document):
         yield f"docs/concurrency.md: {name} registers no fork handlers"
 
 
+def check_exits(code, document):
+    listed = {re.search(r"`(src/[\w./]+)`", row[0])[1] for row in rows(section(document, "### Exit handlers")) if row[0].startswith("`src/")}
+    found = {name for name, text in code.items() if re.search(r"\b(?:on_exit|atexit|__cxa_atexit)\(|\bdestructor\b", text)}
+    yield from (f"docs/concurrency.md and the code disagree on an exit handler in {name}" for name in sorted(listed ^ found))
+    for name, text in code.items():
+        if re.search(r"\b(?:sigaction|sigset|signal)\((?!signal\))|\((?:__)?constructor(?:__)?\b|SYS_rt_sigaction, \w+, (?!NULL)", text):
+            yield f"{name} sets a signal handler or is a constructor, which docs/concurrency.md denies"
+
+
 def check_locks(code, document):
     text = section(document, "## Locks of the engine") + section(document, "## Locks of the preload library")
     for name, body in code.items():
@@ -70,6 +84,20 @@ def check_threads(code, concurrency, safety):
             yield f"{file}: no thread has the name {name}"
 
 
+def check_variables(root, document):
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((root / "src").rglob("*.[ch]")))
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    read = set(re.findall(r'"((?!GPUFEED_)[A-Z][A-Z0-9]*(?:_[A-Za-z0-9]+)+)"', text))
+    read |= set(re.findall(r'(?:gf_launch_variable|gf_env_get)\([^,]*, "((?!GPUFEED_)\w+)"', text))
+    listed = re.findall(r"`([^`]+)`", "\n".join(row[0] for row in rows(section(document, "## Variables of other tools"))))
+    for name in sorted(read - NO_VARIABLES):
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in listed):
+            yield f"docs/environment.md does not list the variable {name}"
+    for pattern in listed:
+        if not fnmatch.filter(read | set(re.findall(r'"([A-Z]+)"', text)), pattern):
+            yield f"docs/environment.md: src does not name {pattern}"
+
+
 def check_links(products, document):
     table = {row[1].strip("`"): row[2] for row in rows(section(document, "## Three products, two runtime contexts"))}
     for path in products:
@@ -86,10 +114,10 @@ def check_links(products, document):
 def main():
     root, products = pathlib.Path(sys.argv[1]), [pathlib.Path(path) for path in sys.argv[2:]]
     code = source(root)
-    concurrency, safety, architecture = ((root / "docs" / name).read_text(encoding="utf-8")
-                                         for name in ("concurrency.md", "safety.md", "architecture.md"))
-    bad = [*check_forks(code, concurrency), *check_locks(code, concurrency), *check_threads(code, concurrency, safety),
-           *check_links(products, architecture)]
+    concurrency, safety, architecture, environment = (
+        (root / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("concurrency", "safety", "architecture", "environment"))
+    bad = [*check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
+           *check_threads(code, concurrency, safety), *check_variables(root, environment), *check_links(products, architecture)]
     print("\n".join(bad) or "ok")
     return bool(bad)
 
