@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for every file of the repository: it has the licence line, ends with a newline, and is not
 too long. A file that begins with "#!" is executable if the documents run it. clang-format keeps
-code to 100 columns; a comment behind code may be a little longer. A file has at most 500 lines. For
-C files of src, layers.py checks another limit."""
+code to 100 columns; a comment behind code may be a little longer. A file has at most 650 lines."""
 import pathlib
 import subprocess
 import sys
 
 CODE = {".c", ".h", ".S", ".def", ".py", ".sh", ".build", ".in"}
 NAMED = {"meson.build", "meson_options.txt", "run"}
-LONGEST = 500
+LONGEST = 650  # CONTRIBUTING names this limit, too
 
 
 def files(root):
@@ -45,7 +44,7 @@ def main():
                     if len(line) > 130 or "\t" in line]
         if text.startswith("#!") and not path.stat().st_mode & 0o100:
             bad.append(f"{name}: begins with #! and is not executable")
-        if len(lines) > LONGEST and not (path.suffix in (".c", ".h") and root / "src" in path.parents):
+        if len(lines) > LONGEST:
             bad.append(f"{name}: {len(lines)} lines, split it")
     print("\n".join(bad))
     return 1 if bad else 0

@@ -9,8 +9,7 @@ uses a symbol that the module defines. The object files of BUILD show the symbol
   names for its own. Of the contract in src/abi, the command uses only formats.h.
 - Modules form no cycle.
 - X.c includes X.h first, so that each header compiles alone. A header without a source is compiled alone here.
-- A C file has at most 650 lines. A static function's name stands in at most three files, so that a backtrace names the
-  function.
+- A static function's name stands in at most three files, so that a backtrace names the function.
 
 Calls by libc's names (free, munmap, dlsym) are calls of libc's interface, whichever library serves it in the process. So
 they are no dependency on the module that exports the name. --list prints all dependencies."""
@@ -33,7 +32,6 @@ FLOORS = {
     "engine": "base config abi os host",
     "tools": "base config abi os host",
 }
-LONGEST = 650  # lines of a C file; CONTRIBUTING names this limit, too
 MOST_FILES = 3  # that have a static function of one name
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 STATIC = re.compile(r"^static (?:inline )?[\w ]*[ *](\w+)\([^;]*$", re.M)
@@ -151,9 +149,6 @@ def check_layers(src, why):
 def check_files(src):
     bad, static = [], collections.defaultdict(set)
     for name, text in sources(src):
-        lines = text.count("\n")
-        if name.endswith((".c", ".h")) and lines > LONGEST:
-            bad.append(f"src/{name} has {lines} lines, more than {LONGEST}")
         if not name.endswith(".c"):
             continue
         for function in STATIC.findall(text):

@@ -80,15 +80,13 @@ def test_layers_header_compiles_alone(tmp_path):
     assert bad.returncode == 1 and "src/base/fmt.h does not compile alone" in bad.stdout
 
 
-def test_layers_long_files_and_common_names(tmp_path):
-    lines = "\n" * 640
-    common = {f"os__m{n}_dot_c": "static int here(void)\n{\n    return 0;\n}\nint gf_m%d(void)\n{\n    return here();\n}\n" % n + lines
+def test_layers_common_names(tmp_path):
+    common = {f"os__m{n}_dot_c": "static int here(void)\n{\n    return 0;\n}\nint gf_m%d(void)\n{\n    return here();\n}\n" % n
               for n in range(3)}
     good = small_tree(tmp_path, **common)
     assert good.returncode == 0, good.stdout
-    bad = small_tree(tmp_path, os__n_dot_c=common["os__m0_dot_c"].replace("gf_m0", "gf_n") + lines)
-    assert bad.returncode == 1 and "src/os/n.c has 1288 lines, more than 650" in bad.stdout
-    assert "static here stands in 4 files: os/m0.c os/m1.c os/m2.c os/n.c" in bad.stdout
+    bad = small_tree(tmp_path, os__n_dot_c=common["os__m0_dot_c"].replace("gf_m0", "gf_n"))
+    assert bad.returncode == 1 and "static here stands in 4 files: os/m0.c os/m1.c os/m2.c os/n.c" in bad.stdout
 
 
 def words(path, pattern):

@@ -6,15 +6,13 @@
 #include "preload/hook/driver_call.h"
 
 #define DEVICE_TO_ARRAY(symbol, null_stream)                                                       \
-    GF_SUBMIT_HOOK(                                                                                \
-        symbol, NULL, null_stream, gf_work_kernel,                                                 \
-        (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),             \
-        (dstArray, dstOffset, srcDevice, ByteCount))
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
+                   (CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount),  \
+                   (dstArray, dstOffset, srcDevice, ByteCount))
 #define ARRAY_TO_DEVICE(symbol, null_stream)                                                       \
-    GF_SUBMIT_HOOK(                                                                                \
-        symbol, NULL, null_stream, gf_work_kernel,                                                 \
-        (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),             \
-        (dstDevice, srcArray, srcOffset, ByteCount))
+    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
+                   (CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount),  \
+                   (dstDevice, srcArray, srcOffset, ByteCount))
 #define ARRAY_TO_ARRAY(symbol, null_stream)                                                        \
     GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
                    (CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,        \
@@ -34,10 +32,10 @@
                     CUstream hStream),                                                             \
                    (dstArray, dstOffset, srcHost, ByteCount, hStream))
 #define ARRAY_TO_HOST_ASYNC(symbol, null_stream)                                                   \
-    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
-                           (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,   \
-                            CUstream hStream),                                                     \
-                           (dstHost, srcArray, srcOffset, ByteCount, hStream))
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
+        symbol, hStream, null_stream, gf_work_copy,                                                \
+        (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),   \
+        (dstHost, srcArray, srcOffset, ByteCount, hStream))
 
 GF_BLOCKING_PAIR(DEVICE_TO_ARRAY, cuMemcpyDtoA_v2);
 GF_BLOCKING_PAIR(ARRAY_TO_DEVICE, cuMemcpyAtoD_v2);
@@ -50,7 +48,7 @@ GF_STREAM_PAIR(ARRAY_TO_HOST_ASYNC, cuMemcpyAtoHAsync_v2);
 /* The version of CUDA 12.8 and 12.9, with failIdx, and that of CUDA 13. */
 #define BATCH_3D_V1(symbol, null_stream)                                                           \
     GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
-                           (size_t numOps, CUDA_MEMCPY3D_BATCH_OP * opList, size_t *failIdx,       \
+                           (size_t numOps, CUDA_MEMCPY3D_BATCH_OP * opList, size_t * failIdx,      \
                             unsigned long long flags, CUstream hStream),                           \
                            (numOps, opList, failIdx, flags, hStream))
 #define BATCH_3D_V2(symbol, null_stream)                                                           \

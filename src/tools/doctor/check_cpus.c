@@ -464,7 +464,7 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
 
     if (deepest < 0)
         return; /* no idle states, as in a virtual machine, where the hypervisor controls them */
-    if (!input->inference || deepest <= WAKE_UP_MOST_US ||
+    if (!gf_check_is_inference(input) || deepest <= WAKE_UP_MOST_US ||
         (limit >= 0 && limit <= WAKE_UP_MOST_US)) {
         gf_finding_add(ret, gf_status_ok, "idle CPUs need at most %ld us to wake up (%s)",
                        limit >= 0 && limit < deepest ? limit : deepest, name);

@@ -127,7 +127,7 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
         gf_finding_add(ret, gf_status_ok, "large pinned buffers get huge pages");
         return;
     }
-    if (input->inference) {
+    if (gf_check_is_inference(input)) {
         gf_finding_add(ret, gf_status_ok, "no huge pages for shared memory: no compaction delays");
         return;
     }
@@ -162,7 +162,7 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
                                 "before it starts programs");
     } else if (!read_line(input, &enabled, gf_host_thp_enabled) || !strchr(enabled.text, '[')) {
         report_unreadable(ret, "huge pages", gf_host_thp_enabled);
-    } else if (gf_thp_chosen(enabled.text, "never") && input->inference) {
+    } else if (gf_thp_chosen(enabled.text, "never") && gf_check_is_inference(input)) {
         gf_finding_add(ret, gf_status_ok, "no huge pages: no compaction delays a request");
     } else if (gf_thp_chosen(enabled.text, "never")) {
         report_huge(ret, gf_host_thp_enabled, &enabled, "ordinary memory gets no huge pages");
@@ -359,7 +359,7 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
     const uint64_t size = gf_procfs_number(size_text), memory = gf_procfs_number(memory_text);
     if (!total)
         return;
-    if (input->pins_huge || unused * size <= memory / 10) {
+    if (input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10) {
         gf_finding_add(ret, gf_status_ok, "%llu of %llu reserved huge pages are unused",
                        (unsigned long long)unused, (unsigned long long)total);
         return;

@@ -74,8 +74,8 @@ static void print_doctor_help(void)
         "  --fix             print a shell script that fixes the host; it is not executed\n"
         "  --data FOLDER     also check the storage of the program's data\n"
         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
-        "With GPUFEED_PROFILE=inference, it checks for latency instead of throughput.\n"
-        "With GPUFEED_PIN_PAGES=huge, unused huge pages are no problem.\n"
+        "Some options of the library change what it checks, such as GPUFEED_PROFILE=inference\n"
+        "(latency instead of throughput): docs/doctor.md.\n"
         "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine or the folder "
         "of\n"
         "--data cannot be read.");
@@ -267,7 +267,7 @@ int gf_cmd_doctor(int argc, char **argv)
 {
     static struct gf_options options;
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
-    struct gf_check_input input = {.envp = environ};
+    struct gf_check_input input = {.envp = environ, .options = &options};
     const char *machine = NULL;
     enum output output = OUTPUT_TEXT;
     int code;
@@ -301,7 +301,5 @@ int gf_cmd_doctor(int argc, char **argv)
     gf_validate_environment(environ, false, report_invalid, NULL);
     gf_options_load(&options, environ);
     input.root = machine ? machine : options.machine;
-    input.inference = options.profile == gf_profile_inference;
-    input.pins_huge = options.pin_pages == gf_pin_pages_huge;
     return has_data(&input) ? show_findings(&input, output) : GF_EXIT_USAGE;
 }

@@ -3,6 +3,7 @@
 #ifndef GF_TOOLS_DOCTOR_FINDING_H
 #define GF_TOOLS_DOCTOR_FINDING_H
 
+#include "config/options.h"
 #include "tools/topo/topo.h"
 
 /* The input of a check of `gpufeed doctor`, and the findings that it reports. */
@@ -10,10 +11,9 @@
 struct gf_check_input {
     const char *root; /* "": this machine; otherwise the folder of a recorded machine */
     const struct gf_topo *topo;
-    char *const *envp; /* this process's environment, also for a recorded machine */
-    bool inference;    /* GPUFEED_PROFILE: latency matters more than throughput */
-    bool pins_huge;    /* GPUFEED_PIN_PAGES: pinned memory uses reserved huge pages */
-    const char *data;  /* absolute path of a folder with the program's data; NULL if not given */
+    char *const *envp;                /* this process's environment, also for a recorded machine */
+    const struct gf_options *options; /* those of this process's environment */
+    const char *data; /* absolute path of a folder with the program's data; NULL if not given */
 };
 
 /*
@@ -23,6 +23,12 @@ struct gf_check_input {
 static inline bool gf_check_is_recorded(const struct gf_check_input *input)
 {
     return *input->root;
+}
+
+/* Whether latency matters more than throughput. */
+static inline bool gf_check_is_inference(const struct gf_check_input *input)
+{
+    return input->options->profile == gf_profile_inference;
 }
 
 enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_count };
