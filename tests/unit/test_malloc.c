@@ -83,7 +83,8 @@ static void a_large_buffer_faults_in_once(void **state)
             first = faults();
     }
     assert_true(first - start >= 32); /* with huge pages, one fault for each 2 MiB */
-    printf("# %ld %ld\n", first - start, faults() - first);assert_in_range(faults() - first, 0, 255);
+    printf("# %ld %ld\n", first - start, faults() - first);
+    assert_in_range(faults() - first, 0, 255);
 }
 
 static bool in_ranges(const void *address)
