@@ -13,6 +13,7 @@
  *   hold bytes=N             -> "held": registers this much memory in four pieces, as the library
  *                               does for its ring, and keeps it
  *   first way= bytes=        -> seconds, CPU seconds, bytes of the process's first copy
+ *   where memory= walk=      -> "pageable=START-END pinned=START-END": the buffers of the first thread
  *   quit
  */
 #include "driver.h"
@@ -243,6 +244,13 @@ static void hold(size_t bytes)
     printf("held\n");
 }
 
+static void where(const struct lane *lane)
+{
+    printf("pageable=%lx-%lx pinned=%lx-%lx\n", (unsigned long)lane->pageable,
+           (unsigned long)lane->pageable + lane->pageable_size, (unsigned long)lane->pinned,
+           (unsigned long)lane->pinned + lane->pinned_size);
+}
+
 static void first(void)
 {
     const double cpu = cpu_seconds(), start = seconds_now(CLOCK_MONOTONIC);
@@ -269,6 +277,8 @@ int main(void)
             hold(number(line, "bytes", 0));
         else if (strncmp(line, "first ", 6) == 0)
             first();
+        else if (strncmp(line, "where ", 6) == 0)
+            where(&lanes[0]);
         else
             return 2;
         fflush(stdout);

@@ -11,8 +11,8 @@
     steps WARM STEPS         -> seconds of each step, each until the GPU has done it
     drop -> ok               frees the task's memory
 
-With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets, task `ddp` is one rank of
-DistributedDataParallel. It does not use gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
+With LOCAL_RANK, which torchrun sets, the process uses the GPU of this number. With RANK, WORLD_SIZE,
+MASTER_ADDR and MASTER_PORT, task `ddp` is one rank of DistributedDataParallel. It does not use gpufeed. GF_DRY=1: small, on the CPU, with copies to the simulated driver.
 """
 
 import contextlib
@@ -188,8 +188,6 @@ class Distributed(Vision):
     """One rank of a job on several GPUs."""
 
     def __init__(self, name, **how):
-        if not DRY:
-            torch.cuda.set_device(int(os.environ["RANK"]))
         torch.distributed.init_process_group("gloo" if DRY else "nccl")
         super().__init__(name, **how)
         self.model = nn.parallel.DistributedDataParallel(self.model, device_ids=None if DRY else [torch.cuda.current_device()])
@@ -304,6 +302,39 @@ class Serve:
         return 1
 
 
+class Decode:
+    """A language model that generates text: each step is one token of a batch of one, by some hundred small launches, and
+    the token's number is copied back. The cache of keys and values starts anew when it is full."""
+    unit = "tokens"
+
+    def __init__(self):
+        self.layers, self.width, self.heads, self.length = (2, 64, 4, 16) if DRY else (24, 1024, 16, 512)
+        kind = {"device": DEVICE, "dtype": torch.float32 if DRY else torch.bfloat16}
+        self.embed = nn.Embedding(32000, self.width, **kind)
+        self.blocks = [[nn.Linear(self.width, out, **kind) for out in (3 * self.width, self.width, 4 * self.width)] +
+                       [nn.Linear(4 * self.width, self.width, **kind), nn.LayerNorm(self.width, **kind)] for _ in range(self.layers)]
+        self.head = nn.Linear(self.width, 32000, **kind)
+        self.cache = torch.zeros(self.layers, 2, self.heads, self.length, self.width // self.heads, **kind)
+        self.token, self.at = 1, 0
+
+    def attend(self, values, cache):
+        query, key, value = values.view(3, self.heads, 1, -1)
+        cache[0, :, self.at], cache[1, :, self.at] = key[:, 0], value[:, 0]
+        keys, stored = cache[:, :, :self.at + 1]
+        weights = torch.softmax(query @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5, -1)
+        return (weights @ stored).reshape(1, -1)
+
+    @torch.no_grad()
+    def step(self):
+        hidden = self.embed(to_device(torch.tensor([self.token])))
+        for (inner, outer, up, down, norm), cache in zip(self.blocks, self.cache):
+            hidden = hidden + outer(self.attend(inner(norm(hidden)), cache))
+            hidden = hidden + down(nn.functional.gelu(up(norm(hidden))))
+        self.token = int(self.head(hidden).argmax())
+        self.at = (self.at + 1) % self.length
+        return 1
+
+
 TASKS = {
     "resnet18": lambda: Vision("resnet18"),
     "resnet50": lambda: Vision("resnet50"),
@@ -316,6 +347,7 @@ TASKS = {
     "tabular": Tabular,
     "weights": Weights,
     "serve": Serve,
+    "decode": Decode,
 }
 
 
@@ -390,6 +422,8 @@ def main():
     torch.manual_seed(1)
     if DRY:
         torch.set_num_threads(1)
+    elif "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     task = None
     print("ready", flush=True)
     for line in sys.stdin:

@@ -80,6 +80,18 @@ def add_library(root, build, folder):
     return preload
 
 
+def add_bench(root, build, preload):
+    """Adds what bench/nodes.py needs, in the layout of the source and build folders."""
+    for script in sorted((HERE.parents[1] / "bench").glob("*.py")):
+        root.copy(script, f"/vm/bench/{script.name}")
+    for script in ("proc", "program"):
+        root.copy(HERE / "guest" / f"{script}.py", f"/vm/tests/vm/guest/{script}.py")
+    for name in ("h2d", "gputime"):
+        root.copy_with_libraries(pathlib.Path(build, "bench", name), f"/vm/build/bench/{name}")
+    root.link("/vm/build/src", os.path.dirname(preload))
+    root.link("/vm/build/tests", "/opt/sim")
+
+
 def build_image(options, folder):
     root = image.Image()
     image.add_system(root)
@@ -91,6 +103,8 @@ def build_image(options, folder):
     root.copy_with_libraries(options.program, "/vm/program")
     root.copy_with_libraries(options.refuse, "/vm/refuse")
     preload = add_library(root, options.build, folder)
+    if "bench" in options.rows:
+        add_bench(root, options.build, preload)
     root.put("/vm/config.json", json.dumps({
         "layout": options.layout, "only": options.only,
         "modules": options.rows.split(","), "preload": preload}).encode())
