@@ -74,12 +74,12 @@ def interval(claim):
 def table(case):
     """Returns the rows of one case: an arm each, with its figures and the ratios in which it is the numerator."""
     record, rows = case.record(), []
-    for arm, figures in record["medians"].items():
-        ratios = []
+    for arm in case.arms:
+        figures, ratios = record["medians"][arm], []
         for one in (*record["claims"], *record["controls"]):
             if one["over"] == arm:
                 least = one.get("least")
-                accept = f", accept {least}: {'met' if one['good'] else '**not met**'}" if least else ""
+                accept = f", accept {least}: {'met' if one['good'] else '**not met**'}" if least and not arms.DRY else ""
                 ratios.append(f"{interval(one)} of {one['under']} by {one['figure']}{accept}")
         cells = ", ".join(f"{value:.4g} {figure}" for figure, value in figures.items())
         rows.append(f"| {case.name} | {arm} | {cells} | {'; '.join(ratios)} | {len(case.rounds)} |")
