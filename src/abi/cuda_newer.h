@@ -51,6 +51,12 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
 CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx);
 __typeof__(cuStreamGetCtx_v2) cuStreamGetCtx_v2_ptsz;
 #endif
+#if CUDA_VERSION < 12060
+typedef struct CUmemDecompressParams_st CUmemDecompressParams;
+CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count,
+                                           unsigned flags, size_t *errorIndex, CUstream stream);
+__typeof__(cuMemBatchDecompressAsync) cuMemBatchDecompressAsync_ptsz;
+#endif
 #if CUDA_VERSION < 12080
 enum {
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
@@ -67,12 +73,19 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
                                     size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
                                     size_t numAttrs, size_t *failIdx, CUstream hStream);
 __typeof__(cuMemcpyBatchAsync) cuMemcpyBatchAsync_ptsz;
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st CUDA_MEMCPY3D_BATCH_OP;
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+                                      size_t *failIdx, unsigned long long flags, CUstream hStream);
+__typeof__(cuMemcpy3DBatchAsync) cuMemcpy3DBatchAsync_ptsz;
 #endif
 #if CUDA_VERSION < 13000
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                                        size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
                                        size_t numAttrs, CUstream hStream);
 __typeof__(cuMemcpyBatchAsync_v2) cuMemcpyBatchAsync_v2_ptsz;
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+                                         unsigned long long flags, CUstream hStream);
+__typeof__(cuMemcpy3DBatchAsync_v2) cuMemcpy3DBatchAsync_v2_ptsz;
 #endif
 #if CUDA_VERSION < 13020
 typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;

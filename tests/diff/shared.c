@@ -157,24 +157,6 @@ static void count(void *unused)
     (*value)++;
 }
 
-/* The same copy on another stream, for which the stream waits. */
-static void copy_elsewhere(void *to)
-{
-    static CUstream other;
-    static CUevent events[2];
-
-    if (!other) {
-        other = kit_stream();
-        for (unsigned i = 0; i < 2; i++)
-            MUST(cu.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
-    }
-    MUST(cu.cuEventRecord(events[0], stream));
-    MUST(cu.cuStreamWaitEvent(other, events[0], 0));
-    MUST(cu.cuMemcpyDtoHAsync_v2(to, small, 4, other));
-    MUST(cu.cuEventRecord(events[1], other));
-    MUST(cu.cuStreamWaitEvent(stream, events[1], 0));
-}
-
 static void copy_in_graph(void *to)
 {
     static CUgraphExec executable;
@@ -211,8 +193,6 @@ static void submit_work(const char *work, uint32_t i, CUevent event)
         MUST(cu.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, small, 4, stream));
     else if (strcmp(work, "block") == 0)
         MUST(cu.cuMemcpy2DAsync_v2(&block, stream));
-    else if (strcmp(work, "elsewhere") == 0)
-        copy_elsewhere(to);
     else if (strcmp(work, "graph") == 0)
         copy_in_graph(to);
     else if (strcmp(work, "function") == 0)
