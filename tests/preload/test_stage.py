@@ -2,6 +2,7 @@
 """Staged copies have the same results as the driver's: the same program, with and without the
 library."""
 
+import json
 import platform
 import re
 
@@ -149,6 +150,14 @@ def test_many_threads(run, ring):
     to, back, said = compare(run, "threads", program=STREAMS, GPUFEED_STAGE_RING=ring)
     assert to.staged + to.full + to.crowded == 64 and to.staged > 0, said
     assert back.staged > 0, said
+
+
+def test_the_rings_of_a_gpu_share_the_limit(run, tmp_path):
+    """Each of three contexts would have a ring of the whole limit."""
+    report = tmp_path / "report.json"
+    compare(run, "rings", program=CONTEXTS, GPUFEED_STAGE_RING="24M", GPUFEED_REPORT=report)
+    ring = json.loads(report.read_text())["transfers"]["ring"]
+    assert ring["rings"] > 1 and 16 << 20 <= ring["peak_bytes"] <= ring["limit_bytes"] == 24 << 20, ring
 
 
 @pytest.mark.parametrize("ring", ["8M", "1G"])

@@ -51,6 +51,29 @@ static void green(void)
     ok(cuGreenCtxDestroy(green));
 }
 
+/* Copies in several contexts of a device, each large enough for a ring of 16 MiB. */
+static void rings(void)
+{
+    const size_t n = 16 * MIB;
+    unsigned char *source = malloc(n), *back = malloc(n);
+    CUcontext contexts[3] = {context};
+    CUdeviceptr d[3];
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (i)
+            ok(cuCtxCreate(&contexts[i], NULL, 0, 0));
+        d[i] = device(n);
+    }
+    for (unsigned i = 0; i < 24; i++) {
+        ok(cuCtxSetCurrent(contexts[i % 3]));
+        fill(source, n, i);
+        ok(cuMemcpyHtoD(d[i % 3], source, n));
+        ok(cuMemcpyDtoH(back, d[i % 3], n));
+        check(back, source, n, "rings");
+        usleep(5000); /* the library's thread makes rings larger */
+    }
+}
+
 /* A context whose copies are all synchronous. */
 static void synchronous(void)
 {
@@ -164,6 +187,7 @@ int main(int argc, char **argv)
 {
     static const struct part parts[] = {{"foreign", foreign},
                                         {"green", green},
+                                        {"rings", rings},
                                         {"synchronous", synchronous},
                                         {"invalidated", invalidated},
                                         {"early", early},
