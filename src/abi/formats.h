@@ -40,6 +40,8 @@ struct gf_live_header {
 
 /* X(token, name, type, help) */
 #define GF_METRICS(X)                                                                              \
+    X(info, "gpufeed_info", "gauge",                                                               \
+      "1; the labels name the job, the program and the version of the library.")                   \
     X(stalls, "gpufeed_stalls_total", "counter", "Calls that stalled, by cause.")                  \
     X(stall_seconds, "gpufeed_stall_seconds_total", "counter", "Durations of calls that stalled.") \
     X(delay_seconds, "gpufeed_run_queue_delay_seconds_total", "counter",                           \
@@ -64,6 +66,14 @@ struct gf_live_header {
       "Calls that waited because the staging ring was too small.")                                 \
     X(pinned_cache_bytes, "gpufeed_pinned_cache_bytes", "gauge",                                   \
       "Freed pinned memory that is kept for reuse.")                                               \
+    X(pinned_bytes, "gpufeed_pinned_in_use_bytes", "gauge",                                        \
+      "Large pinned buffers that the program uses, by NUMA node.")                                 \
+    X(kept_bytes, "gpufeed_kept_bytes", "gauge",                                                   \
+      "Memory that the library holds and the program does not use.")                               \
+    X(heap_bytes, "gpufeed_heap_allocated_bytes", "gauge",                                         \
+      "Memory that the program has allocated from the library's heap.")                            \
+    X(headroom_bytes, "gpufeed_memory_headroom_bytes", "gauge",                                    \
+      "Memory left before the nearest limit.")                                                     \
     X(dropped_lines, "gpufeed_log_dropped_lines_total", "counter",                                 \
       "Lines that could not be written to the log.")                                               \
     X(device_bytes, "gpufeed_device_memory_allocated_bytes_total", "counter",                      \

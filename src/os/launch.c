@@ -23,6 +23,16 @@ const char *gf_launch_variable(char *const *envp, const char *name)
     return NULL;
 }
 
+const char *gf_launch_job(char *const *envp)
+{
+    for (const char *const *name = gf_launch_job_variables; *name; name++) {
+        const char *value = gf_launch_variable(envp, *name);
+        if (value && *value && strcmp(value, "none") != 0)
+            return value;
+    }
+    return NULL;
+}
+
 static int rank_number(char *const *envp, const char *name)
 {
     const char *value = name ? gf_launch_variable(envp, name) : NULL;

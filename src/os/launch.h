@@ -32,6 +32,11 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret);
 void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size);
 /* The names of the variables that identify a job of a scheduler or launcher. NULL ends the list. */
 extern const char *const gf_launch_job_variables[];
+/*
+ * Returns the identifier of the job: the value of the first of these variables that is set. NULL if
+ * none is set. torchrun's default "none" counts as not set.
+ */
+const char *gf_launch_job(char *const *envp);
 
 /*
  * Returns the name of the variable with which an OpenMP or MPI runtime pins each thread to few

@@ -275,6 +275,8 @@ static void prepare_report(const struct gf_preload *preload)
     };
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
+    const char *job = gf_launch_job(environ);
+    gf_fmt(report->job, sizeof(report->job), "%s", job ? job : "");
 }
 
 /*

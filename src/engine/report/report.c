@@ -265,6 +265,7 @@ static void put_process(struct gf_json *json, const struct gf_report *report)
     gf_json_text(json, "version", report->version);
     gf_json_int(json, "pid", report->pid);
     gf_json_text(json, "program", report->program);
+    gf_json_text(json, "job", *report->job ? report->job : NULL);
     gf_json_size(json, "started", report->started_s);
     gf_json_milli(json, "written_at", report->written_ms);
     gf_json_milli(json, "ran_s", report->ran_ms);

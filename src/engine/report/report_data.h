@@ -108,6 +108,7 @@ struct gf_report {
     const char *version;
     pid_t pid;
     char program[256];
+    char job[64];        /* the job's identifier (gf_launch_job); "" if none is set */
     uint64_t started_s;  /* wall clock */
     uint64_t started_ns; /* monotonic */
     uint64_t written_ms; /* wall clock, since 1970 */

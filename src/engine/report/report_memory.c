@@ -166,18 +166,36 @@ void gf_report_memory_put(struct gf_json *json, const struct gf_report *report)
     gf_json_end(json, '}');
 }
 
+static void read_stats(const struct gf_report *report, struct gf_heap_stats *ret)
+{
+    *ret = (struct gf_heap_stats){0};
+    if (report->heap->stats)
+        report->heap->stats(ret);
+}
+
+static uint64_t kept_bytes(const struct gf_heap_stats *stats,
+                           const struct gf_transfer_state *transfers)
+{
+    return stats->dirty + stats->lazily_freed + stats->cached + transfers->ring_bytes +
+           transfers->pinned_kept + transfers->unmap_pending;
+}
+
+uint64_t gf_report_kept_bytes(const struct gf_report *report)
+{
+    struct gf_heap_stats stats;
+
+    read_stats(report, &stats);
+    return kept_bytes(&stats, &report->transfers.state);
+}
+
 void gf_report_kept_put(struct gf_json *json, const struct gf_report *report)
 {
-    const struct gf_heap_ops *heap = report->heap;
     const struct gf_transfer_state *transfers = &report->transfers.state;
-    struct gf_heap_stats stats = {0};
+    struct gf_heap_stats stats;
 
-    if (heap->stats)
-        heap->stats(&stats);
+    read_stats(report, &stats);
     gf_json_begin(json, "kept", '{');
-    gf_json_size(json, "bytes",
-                 stats.dirty + stats.lazily_freed + stats.cached + transfers->ring_bytes +
-                     transfers->pinned_kept + transfers->unmap_pending);
+    gf_json_size(json, "bytes", kept_bytes(&stats, transfers));
     gf_json_size(json, "dirty_bytes", stats.dirty);
     gf_json_size(json, "lazily_freed_bytes", stats.lazily_freed);
     gf_json_size(json, "unused_bytes", 0);

@@ -22,6 +22,9 @@ void gf_report_memory_put_pages(struct gf_json *json, const char *key,
  * use.
  */
 
+/* Computes the sum of that section. */
+uint64_t gf_report_kept_bytes(const struct gf_report *report);
+
 void gf_report_kept_put(struct gf_json *json, const struct gf_report *report);
 
 #endif

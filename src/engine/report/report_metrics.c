@@ -3,6 +3,7 @@
 
 #include "abi/formats.h"
 #include "base/fmt.h"
+#include "engine/report/report_memory.h"
 
 #define ULL(x) ((unsigned long long)(x))
 
@@ -57,6 +58,29 @@ static void put_seconds(struct metrics *metrics, enum gf_metric metric, uint64_t
     seconds(metrics, us);
 }
 
+/*
+ * Writes a further label. node_exporter refuses a file that is not UTF-8, so any byte that is not
+ * printable ASCII becomes '?'.
+ */
+static void label(struct metrics *metrics, const char *name, const char *value)
+{
+    gf_say(&metrics->out, ",%s=\"", name);
+    for (; *value; value++)
+        gf_say(&metrics->out, *value == '"' || *value == '\\' ? "\\%c" : "%c",
+               *value >= ' ' && *value < 0x7f ? *value : '?');
+    gf_say(&metrics->out, "\"");
+}
+
+static void put_info(struct metrics *metrics)
+{
+    head(metrics, gf_metric_info);
+    line(metrics, gf_metric_info);
+    label(metrics, "job_id", metrics->report->job);
+    label(metrics, "program", metrics->report->program);
+    label(metrics, "version", metrics->report->version);
+    count(metrics, 1);
+}
+
 static void put_stalls(struct metrics *metrics)
 {
     struct gf_stall_count counts[GF_CAUSE_COUNT];
@@ -108,6 +132,34 @@ static void put_copies(struct metrics *metrics, enum gf_metric metric)
     }
 }
 
+static void put_pinned(struct metrics *metrics, const uint64_t bytes[GF_NODE_BYTES_COUNT])
+{
+    head(metrics, gf_metric_pinned_bytes);
+    for (unsigned node = 0; node < GF_NODE_BYTES_COUNT; node++) {
+        if (!bytes[node])
+            continue;
+        line(metrics, gf_metric_pinned_bytes);
+        gf_say(&metrics->out, node == GF_NODE_BYTES_UNKNOWN ? ",node=\"unknown\"" : ",node=\"%u\"",
+               node);
+        count(metrics, bytes[node]);
+    }
+}
+
+static void put_memory(struct metrics *metrics)
+{
+    const struct gf_report *report = metrics->report;
+    const uint64_t headroom = report->memory.headroom.bytes;
+    struct gf_heap_stats stats = {0};
+
+    put_number(metrics, gf_metric_kept_bytes, gf_report_kept_bytes(report));
+    if (report->heap->stats) {
+        report->heap->stats(&stats);
+        put_number(metrics, gf_metric_heap_bytes, stats.allocated);
+    }
+    if (report->memory.readings && headroom != UINT64_MAX)
+        put_number(metrics, gf_metric_headroom_bytes, headroom);
+}
+
 static void put_transfers(struct metrics *metrics)
 {
     const struct gf_report_transfers *transfers = &metrics->report->transfers;
@@ -120,6 +172,7 @@ static void put_transfers(struct metrics *metrics)
     put_number(metrics, gf_metric_ring_bytes, transfers->state.ring_bytes);
     put_number(metrics, gf_metric_ring_waits, transfers->copies.stream_waits);
     put_number(metrics, gf_metric_pinned_cache_bytes, transfers->state.pinned_kept);
+    put_pinned(metrics, transfers->state.pinned_held);
 }
 
 static void put_gpu_time(struct metrics *metrics, enum gf_metric metric)
@@ -166,12 +219,14 @@ size_t gf_report_metrics(const struct gf_report *report, char *buf, size_t size)
 {
     struct metrics metrics = {.out = {.buf = buf, .size = size}, .report = report};
 
+    put_info(&metrics);
     put_stalls(&metrics);
     put_transfers(&metrics);
     put_gpu_time(&metrics, gf_metric_gpu_seconds);
     put_gpu_time(&metrics, gf_metric_gpu_empty_seconds);
     put_steps(&metrics);
     put_seconds(&metrics, gf_metric_run_seconds, report->ran_ms * 1000);
+    put_memory(&metrics);
     put_log(&metrics);
     put_number(&metrics, gf_metric_device_bytes, report->driver_bytes);
     return metrics.out.at < size ? metrics.out.at : 0;

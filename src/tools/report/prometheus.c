@@ -237,6 +237,9 @@ static const struct gauge {
     {gf_metric_ring_bytes, "transfers.ring.bytes", 1},
     {gf_metric_ring_waits, "transfers.ring.stream_waits", 1},
     {gf_metric_pinned_cache_bytes, "transfers.pinned_memory.cached_bytes", 1},
+    {gf_metric_kept_bytes, "kept.bytes", 1},
+    {gf_metric_heap_bytes, "heap.allocated", 1},
+    {gf_metric_headroom_bytes, "heap.watch.headroom_bytes", 1},
     {gf_metric_dropped_lines, "log.dropped", 1},
     {gf_metric_device_bytes, "device_bytes", 1},
 };
@@ -252,6 +255,52 @@ static void print_gauge(const struct metrics *metrics, const struct gauge *gauge
             line(metrics, gauge->metric, i);
             value(metrics, gf_report_number(job->processes[i].report, gauge->path) * gauge->scale);
         }
+}
+
+static void print_info(const struct metrics *metrics)
+{
+    static const char *const labels[][2] = {
+        {"job_id", "job"}, {"program", "program"}, {"version", "version"}};
+    char text[256];
+
+    head(metrics, gf_metric_info);
+    for (size_t i = 0; i < metrics->job->process_count; i++) {
+        if (!has_report(metrics, i))
+            continue;
+        line(metrics, gf_metric_info, i);
+        for (size_t k = 0; k < GF_ARRAY_LEN(labels); k++)
+            label(metrics->out, labels[k][0],
+                  gf_report_text(metrics->job->processes[i].report, labels[k][1], text,
+                                 sizeof(text)));
+        value(metrics, 1);
+    }
+}
+
+/* Writes the pinned buffers in use of a process by node. */
+static void print_nodes(const struct metrics *metrics, size_t process)
+{
+    struct named named = {0};
+    const json_t *pinned =
+        gf_report_at(metrics->job->processes[process].report, "transfers.pinned_memory");
+    const char *node;
+    json_t *bytes;
+
+    json_object_foreach(json_object_get(pinned, "in_use_by_node"), node, bytes)
+        add_named(&named, node, json_number_value(bytes));
+    for (uint32_t k = 1; k < named.names.count; k++) {
+        line(metrics, gf_metric_pinned_bytes, process);
+        label(metrics->out, "node", gf_text_pool_get(&named.names, k));
+        value(metrics, named.values[k]);
+    }
+    free_named(&named);
+}
+
+static void print_pinned(const struct metrics *metrics)
+{
+    head(metrics, gf_metric_pinned_bytes);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print_nodes(metrics, i);
 }
 
 static void print_ended(const struct metrics *metrics)
@@ -348,6 +397,7 @@ static void print_delays(const struct metrics *metrics)
 
 static void print_metrics(const struct metrics *metrics)
 {
+    print_info(metrics);
     print_causes(metrics, gf_metric_stalls);
     print_causes(metrics, gf_metric_stall_seconds);
     print_delays(metrics);
@@ -358,6 +408,7 @@ static void print_metrics(const struct metrics *metrics)
     print_gpu_time(metrics, gf_metric_gpu_empty_seconds);
     for (size_t i = 0; i < GF_ARRAY_LEN(gauges); i++)
         print_gauge(metrics, &gauges[i]);
+    print_pinned(metrics);
     print_ended(metrics);
 }
 
