@@ -202,3 +202,17 @@ const char *gf_probe_remedy(int error)
     }
     return NULL;
 }
+
+unsigned gf_facts_thread_count(const struct gf_cpus *start, const struct gf_cpus *bound,
+                               double quota, int ranks)
+{
+    unsigned count = gf_set_count(start);
+
+    if (quota > 0 && quota < count)
+        count = (unsigned)quota;
+    if (ranks > 1)
+        count /= (unsigned)ranks;
+    if (count > gf_set_count(bound))
+        count = gf_set_count(bound);
+    return count ? count : 1;
+}

@@ -75,6 +75,14 @@ void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *
                      struct gf_facts *ret);
 
 /*
+ * Returns the number of threads for a process that started with the mask `start` and is bound to
+ * `bound`: its part of the CPUs, not above the quota, at least 1. quota: 0 if unlimited. ranks: the
+ * processes that share the CPUs; below 2 if there are no others.
+ */
+unsigned gf_facts_thread_count(const struct gf_cpus *start, const struct gf_cpus *bound,
+                               double quota, int ranks);
+
+/*
  * Finds which calls the kernel permits this process, by trying them. Capability bits and the
  * seccomp mode do not show this, because a container's profile may refuse any of these calls with
  * EPERM or ENOSYS.

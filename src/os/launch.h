@@ -30,6 +30,9 @@ void gf_launch_rank(char *const *envp, struct gf_rank *ret);
  * launcher, or only one rank.
  */
 void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size);
+/* Variables of OpenMP runtimes and tcmalloc, which read them when the program starts. */
+#define GF_LAUNCH_OMP_THREADS "OMP_NUM_THREADS"
+#define GF_LAUNCH_TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 /* The names of the variables that identify a job of a scheduler or launcher. NULL ends the list. */
 extern const char *const gf_launch_job_variables[];
 /*

@@ -29,6 +29,7 @@ enum gf_permit {
     gf_permit_reset_range, /* pkey_mprotect and munlock of the library's or the driver's pages */
     gf_permit_io_priority, /* ioprio_get and ioprio_set */
     gf_permit_priority,    /* setpriority, sched_getscheduler and sched_setscheduler */
+    gf_permit_huge_pages,  /* prctl(PR_SET_THP_DISABLE) */
     GF_PERMITS
 };
 #define GF_PERMIT_READING ((1U << gf_permit_set_affinity) - 1U)

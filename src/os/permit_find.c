@@ -84,6 +84,9 @@ static void make_call(enum gf_permit call, struct trial *trial)
         syscall(SYS_sched_getscheduler, 0);
         syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, NULL); /* fails */
         break;
+    case gf_permit_huge_pages:
+        syscall(SYS_prctl, PR_SET_THP_DISABLE, 1, 0, 0, 0); /* ends with the child */
+        break;
     case GF_PERMITS:
         break;
     }

@@ -436,6 +436,27 @@ static void moves_a_range(void **state)
     assert_int_equal(gf_mempolicy_get(), GF_MPOL_DEFAULT);
 }
 
+static unsigned threads_of(const char *start, const char *bound, double quota, int ranks)
+{
+    struct gf_cpus from, to;
+
+    assert_int_equal(gf_set_parse(start, &from), 0);
+    assert_int_equal(gf_set_parse(bound, &to), 0);
+    return gf_facts_thread_count(&from, &to, quota, ranks);
+}
+
+static void shares_threads_among_ranks(void **state)
+{
+    (void)state;
+    assert_int_equal(threads_of("0-15", "0-15", 0, -1), 16);
+    assert_int_equal(threads_of("0-15", "0-15", 0, 4), 4);
+    assert_int_equal(threads_of("0-15", "0-15", 6.5, 1), 6);
+    assert_int_equal(threads_of("0-15", "0-15", 6.5, 4), 1);
+    assert_int_equal(threads_of("0-15", "0-7", 0, 1), 8);
+    assert_int_equal(threads_of("0-15", "0-7", 0, 4), 4);
+    assert_int_equal(threads_of("0-1", "0-1", 0.5, 8), 1);
+}
+
 #define IN_ROOT(function) cmocka_unit_test_setup_teardown(function, make_root, remove_root)
 
 int main(void)
@@ -454,6 +475,7 @@ int main(void)
         cmocka_unit_test(asking_widens_no_mask),
         cmocka_unit_test(probes_in_a_child),
         cmocka_unit_test(asks_without_setting_anything),
+        cmocka_unit_test(shares_threads_among_ranks),
         cmocka_unit_test(remedies),
         cmocka_unit_test(moves_a_range),
     };

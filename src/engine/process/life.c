@@ -10,6 +10,7 @@
 #include "engine/process/intervals.h"
 #include "engine/process/output.h"
 #include "engine/process/process_state.h"
+#include "engine/process/start_options.h"
 #include "engine/process/thread_binding.h"
 #include "engine/process/transfer_link.h"
 #include "engine/process/watch_thread.h"
@@ -111,6 +112,7 @@ static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes
         sem_post(&gf_process.wake);
     }
     gf_thread_binding_settle(true);
+    gf_start_options_openmp();
 }
 
 static void on_work_seen(void)
@@ -145,6 +147,7 @@ static void on_joined(void)
         cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         on_device_seen(device, gf_sighting_current, 0);
     gf_thread_binding_settle(true);
+    gf_start_options_openmp();
     gf_process.preload->each_hook(note_allocation, &allocated);
     gf_transfer_joined(allocated);
     errno = error;
@@ -362,6 +365,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     engine.transfer = gf_transfers_start();
     gf_gpu_time_prepare();
     gf_intervals_start();
+    gf_start_options_begin();
     decide_early(preload->cuda);
     errno = error;
     return &engine;

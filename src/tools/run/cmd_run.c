@@ -133,7 +133,6 @@ static void gf_output_paths_check(const struct gf_env *env)
  * gperftools reads this variable, whose default is 32 MiB. bench/NOTES.md has figures for both
  * values.
  */
-#define TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 #define TCMALLOC_CACHES_BYTES "268435456"
 
 static void report_invalid(void *closure, const char *line)
@@ -320,8 +319,8 @@ static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
                      strerror(errno));
     gf_prebind_apply(env, &options, dry, &prebind);
     format_prebind(&prebind, plan->binding, sizeof(plan->binding));
-    if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, TCMALLOC_CACHES))
-        gf_env_set(env, TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
+    if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, GF_LAUNCH_TCMALLOC_CACHES))
+        gf_env_set(env, GF_LAUNCH_TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
     if (options.omp == gf_omp_auto && has_start)
         gf_thread_count_apply(env, &start, prebind.known);
     if (!dry && (options.verbose >= 2 || (*prebind.note && options.verbose >= 1)))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/run/environ.h"
 
+#include "host/facts.h"
 #include "host/tasks.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
@@ -71,8 +72,6 @@ void gf_env_set(struct gf_env *env, const char *name, const char *value)
     env->entries[kept] = NULL;
 }
 
-#define VARIABLE "OMP_NUM_THREADS"
-
 /*
  * Whether the mask contains all CPUs of the cpuset. If so, no launcher has narrowed the mask, and
  * all ranks share its CPUs.
@@ -93,20 +92,12 @@ unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, 
     char text[16];
 
     gf_launch_rank(env->entries, &rank);
-    if (gf_env_get(env, VARIABLE) || (rank.local_size < 1 && !one_gpu) ||
+    if (gf_env_get(env, GF_LAUNCH_OMP_THREADS) || (rank.local_size < 1 && !one_gpu) ||
         gf_tasks_get_mask(0, &bound))
         return 0;
-    const double quota = gf_cgroup_quota("");
-    unsigned count = gf_set_count(start);
-    if (quota > 0 && quota < count)
-        count = (unsigned)quota;
-    if (rank.local_size > 1 && is_whole(start))
-        count /= (unsigned)rank.local_size;
-    if (count > gf_set_count(&bound))
-        count = gf_set_count(&bound);
-    if (count < 1)
-        count = 1;
+    const unsigned count = gf_facts_thread_count(start, &bound, gf_cgroup_quota(""),
+                                                 is_whole(start) ? rank.local_size : 1);
     snprintf(text, sizeof(text), "%u", count);
-    gf_env_set(env, VARIABLE, text);
+    gf_env_set(env, GF_LAUNCH_OMP_THREADS, text);
     return count;
 }
