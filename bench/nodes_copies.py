@@ -89,7 +89,7 @@ def measure_copies(part, reading, gpus, until):
 
 def launch_turn(arm):
     def ask():
-        rate, median, late = arm.figures(f"launch threads=1 streams=1 seconds={0.01 if arms.DRY else 0.15}")
+        rate, median, late = arm.figures(f"launch threads=1 streams=1 seconds={0.1 if arms.DRY else 0.15}")
         return {"launches/s": rate, "p50 us": median / 1e3, "p99 us": late / 1e3, "1/p50": 1e9 / max(median, 1), "1/p99": 1e9 / max(late, 1)}
     return ask
 
