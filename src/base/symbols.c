@@ -5,6 +5,9 @@
 
 #include <elf.h>
 #include <link.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct query {
     const char *name;
@@ -83,6 +86,23 @@ bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret
     struct query query = {.name = name, .data = true, .within = true, .base = base, .ret = ret};
     dl_iterate_phdr(look, &query);
     return query.found;
+}
+
+#define BIT(signal) (UINT64_C(1) << ((signal)-1)) /* in the kernel's signal set */
+
+uint64_t gf_symbols_block_signals(void)
+{
+    const uint64_t asynchronous = ~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) |
+                                    BIT(SIGTRAP) | BIT(SIGSYS) | BIT(SIGABRT));
+    uint64_t before = 0;
+
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &asynchronous, &before, sizeof(before));
+    return before;
+}
+
+void gf_symbols_unblock_signals(uint64_t before)
+{
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
 static int look_for_holder(struct dl_phdr_info *info, size_t size, void *closure)

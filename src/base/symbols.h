@@ -33,6 +33,13 @@ bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret);
 bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret);
 
 /*
+ * Block this thread's asynchronous signals during several searches. If a signal handler interrupted
+ * dl_iterate_phdr and forked, the child would wait for the loader's lock in its next search.
+ */
+uint64_t gf_symbols_block_signals(void);
+void gf_symbols_unblock_signals(uint64_t before);
+
+/*
  * Finds the object that contains the address, and sets ret->address to the address. Returns false
  * if no object contains it.
  */

@@ -14,6 +14,7 @@
  *   locked      mlockall, growth and frees: locked memory returns
  *   info        mallinfo2 and malloc_usable_size count large blocks, and malloc_trim returns them
  *   signals     fork in a signal handler that interrupted the allocator of a process with one thread
+ *   first       programs whose first malloc is interrupted by a handler that forks
  *   replaced    the program maps a file over a block, or over a part of it, and frees the block: the file keeps its bytes
  *   holes       a child lacks large blocks (MADV_DONTFORK), and allocates at their addresses
  *   shrinks     blocks that become a quarter smaller return this quarter
@@ -480,6 +481,40 @@ static void signals(void)
     passed("signals");
 }
 
+/* In a new process: a handler that forks interrupts the first malloc, or comes soon before or after it. */
+static void be_first(const char *delay)
+{
+    const struct itimerval when = {{0, 0}, {0, atoi(delay)}};
+    signal(SIGALRM, on_signal);
+    setitimer(ITIMER_REAL, &when, NULL);
+    free(malloc(100));
+    for (volatile int i = 0; i < 400000; i++)
+        ;
+    _exit(bad);
+}
+
+static void first(void)
+{
+    for (int i = 0; i < times(60); i++) {
+        char delay[16];
+        int status = 0;
+        const pid_t pid = fork();
+        snprintf(delay, sizeof delay, "%d", 3 * i % 400 + 1);
+        if (pid == 0) {
+            setpgid(0, 0);
+            execl("/proc/self/exe", "edges", "first", delay, (char *)NULL);
+        }
+        for (int waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
+            if (waited == 10000)
+                kill(-pid, SIGKILL);
+            need(waited < 10000, "the process ends");
+            usleep(1000);
+        }
+        need(status == 0, "the first malloc");
+    }
+    passed("first");
+}
+
 static void replace_part(size_t from, size_t size)
 {
     char path[] = "/tmp/edges-XXXXXX", byte = 0;
@@ -624,6 +659,7 @@ static const struct {
              {"locked", locked},
              {"info", info},
              {"signals", signals},
+             {"first", first},
              {"replaced", replaced},
              {"holes", holes},
              {"shrinks", shrinks},
@@ -633,6 +669,8 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    if (argc == 3)
+        be_first(argv[2]);
     if (argc == 2 && strcmp(argv[1], "small_pages") == 0)
         need(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "PR_SET_THP_DISABLE");
     start_engine_if_asked();

@@ -5,7 +5,7 @@ from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 
 SECONDS = scaled(120, 3)
 EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals",
-         "replaced", "holes", "shrinks", "filter", "low"]
+         "first", "replaced", "holes", "shrinks", "filter", "low"]
 IN_ENGINE = ["parts", "zero", "forks", "registered", "replaced", "holes", "shrinks", "filter", "small_pages"]
 
 

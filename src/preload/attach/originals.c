@@ -27,10 +27,12 @@ void *gf_originals_find(const char *name)
 static GF_COLD void resolve_originals(void)
 {
     gf_libc_bind();
+    const uint64_t signals = gf_symbols_block_signals();
     const struct gf_originals found = {
 #define GF_LIBC(symbol) .symbol = (__typeof__(symbol) *)gf_originals_find(#symbol),
 #include "abi/hooks.def"
     };
+    gf_symbols_unblock_signals(signals);
     originals = found;
     gf_store_release(&resolved, true);
 }

@@ -314,10 +314,12 @@ GF_COLD static bool decide_once(void)
     const bool first = !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire);
 
     if (first) {
+        const uint64_t signals = gf_symbols_block_signals();
         deciding = true;
         decide_mode();
         gf_fork_register_early();
         deciding = false;
+        gf_symbols_unblock_signals(signals);
     }
     while (!deciding && gf_mode_get() == gf_heap_mode_undecided)
         sched_yield();
