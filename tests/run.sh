@@ -26,8 +26,8 @@ run() { # log, number of processes, arguments
     meson test -C build --no-rebuild --logbase "$1" --num-processes "$2" --print-errorlogs "${@:3}"
 }
 status=0
-# Many tests sleep, so more tests than there are CPUs run at the same time.
-many=$(($(nproc) + 2))
+# Most tests sleep more than half of their time, so more tests than there are CPUs run at the same time.
+many=$(($(nproc) * 3))
 if (($#)); then
     run testlog "$many" "$@" || status=1
 else
@@ -43,14 +43,18 @@ else
     run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz || status=1
     wait "$beside" || status=1
     trap - EXIT
-    # The sanitizer builds have their own build folders and results.
+    # The other builds have their own build folders and results. Their tests run side by side.
     rm -rf build-asan/meson-logs build-tsan/meson-logs
-    tests/sanitize.sh address thread || true
+    tests/sanitize.sh address thread &
+    sanitizers=$!
+    trap 'kill "$sanitizers" 2>/dev/null' EXIT
     builds+=(build-asan build-tsan)
     tests/aarch64.sh
     # 77: this machine has no cross compiler, or cannot fetch arm64's packages; the script has
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
+    wait "$sanitizers" || true
+    trap - EXIT
 fi
 ((status == 0)) || tests/again.py build
 exec tests/count.py "${builds[@]}"

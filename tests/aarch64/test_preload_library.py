@@ -54,7 +54,7 @@ def test_left_to_the_program():
 
 def test_threads_and_forks():
     # qemu 7.2 cannot start threads in a forked child.
-    result = run(BUILD / "tests" / "preload" / "malloc_threads", CHILD_THREADS=0)
+    result = run(BUILD / "tests" / "preload" / "malloc_threads", CHILD_THREADS=0, ROUNDS=300)
     assert result.stdout == "churned\n200 children of 200\n", result.stderr
 
 

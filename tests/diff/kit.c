@@ -187,7 +187,7 @@ static bool struck;
 static void *clock_thread(void *unused)
 {
     (void)unused;
-    for (unsigned quarters = 0; quarters < late.seconds * 200; kit_sleep_us(20000))
+    for (unsigned quarters = 0; quarters < late.seconds * 40; kit_sleep_us(100000))
         quarters += kit_others_sleep() ? 4 : 1;
     for (unsigned i = 0; i < late.count; i++)
         if (__atomic_exchange_n(&late.values[i], 1, __ATOMIC_SEQ_CST) == 0)

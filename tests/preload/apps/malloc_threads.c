@@ -19,7 +19,7 @@
 static void *slots[SLOTS];
 static volatile int stop;
 static pthread_key_t key;
-static long rounds = 3000;
+static long rounds = 1500;
 static int child_threads = 1;
 
 static unsigned next(unsigned *seed)
@@ -121,8 +121,9 @@ static int fork_while_they_allocate(void)
 int main(void)
 {
     static pthread_t threads[THREADS];
-    const char *wish = getenv("CHILD_THREADS");
+    const char *wish = getenv("CHILD_THREADS"), *fewer = getenv("ROUNDS");
     child_threads = !wish || atoi(wish);
+    rounds = fewer ? atol(fewer) : rounds;
     pthread_key_create(&key, at_thread_exit);
     start(threads, THREADS);
     join(threads, THREADS);
