@@ -12,6 +12,8 @@
 #include "abi/cuda.h"
 #include "base/base.h"
 
+#include <sys/types.h>
+
 #define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/attach/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
 #define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */
@@ -95,6 +97,8 @@ struct gf_submitter {
      * such call.
      */
     _Atomic unsigned doing;
+    /* The value of `begun` when the thread last waited for the GPU. */
+    _Atomic uint64_t waited;
     /*
      * Number of submissions to streams without a slot, because the table is full or a capture is
      * open.
@@ -154,6 +158,9 @@ struct gf_submit_table {
      */
     _Alignas(64) _Atomic(uintptr_t) asking;
     _Atomic bool closed; /* the process ends, so no query begins */
+    /* The thread that first called cuInit, and its PyThreadState; 0 if it has none. */
+    pid_t starter;
+    uintptr_t starter_python;
     /* The number of open captures (preload/attach/submissions.h). */
     _Atomic unsigned captures;
     struct gf_graph_slot graphs[GF_GRAPH_SLOTS];

@@ -107,7 +107,7 @@ typedef void gf_latency_fn(void *closure, const struct gf_latency *row);
 /* The steps that the program marks by gpufeed_step, and those that are detected without marks. */
 
 #define GF_STEPS_LONGEST 8u
-#define GF_STEP_ENGINE_FACTS 24u
+#define GF_STEP_ENGINE_FACTS 48u
 #define GF_STEP_FACTS (GF_CAUSE_COUNT + GF_STEP_ENGINE_FACTS)
 
 struct gf_step_count {

@@ -151,20 +151,24 @@ struct gf_pystack_layout {
     unsigned bytecode;
     unsigned at_scale;       /* bytes of bytecode per unit of this number */
     unsigned ascii, compact; /* sizes of the headers of an ASCII string and of another string */
+    unsigned gc;             /* in the interpreter's state: the garbage collector's; 0: unknown */
     gf_pystack_line_fn *line;
 };
 
 static const struct gf_pystack_layout layouts[] = {
-    {9, 24, 176, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, gf_pystack_line_lnotab},
-    {10, 24, 176, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, gf_pystack_line_ranges},
-    {11, 56, 152, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72,
+    {9, 24, 176, -1, 32, 24, 104, -1, 104, 112, 0, 40, 120, 0, 1, 48, 72, 616,
+     gf_pystack_line_lnotab},
+    {10, 24, 176, -1, 32, 24, 96, -1, 104, 112, 0, 40, 120, 0, 2, 48, 72, 616,
+     gf_pystack_line_ranges},
+    {11, 56, 152, 8, 32, 48, 56, 69, 112, 120, 128, 72, 136, 184, 1, 48, 72, 648,
      gf_pystack_line_locations},
-    {12, 56, 0, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, gf_pystack_line_locations},
-    {13, 72, 0, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56,
+    {12, 56, 0, 0, 0, 8, 56, 70, 112, 120, 128, 68, 136, 192, 1, 40, 56, 112,
      gf_pystack_line_locations},
-    {14, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+    {13, 72, 0, -1, 0, 8, 56, 70, 112, 120, 128, 68, 136, 200, 1, 40, 56, 7400,
      gf_pystack_line_locations},
-    {15, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56,
+    {14, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56, 0,
+     gf_pystack_line_locations},
+    {15, 72, 0, -1, 0, 8, 56, 74, 112, 120, 128, 68, 136, 208, 1, 40, 56, 0,
      gf_pystack_line_locations},
 };
 
@@ -174,7 +178,12 @@ enum {
     bytes_data = 32,
     type_name = 24,
     string_length = 16,
-    string_state = 32
+    string_state = 32,
+    state_interpreter = 16, /* in the thread state */
+    /* In the garbage collector's state. */
+    gc_generations = 24,
+    gc_youngest = 96, /* the address of gc_generations */
+    gc_collecting = 200,
 };
 #define OWNER_INTERPRETER 3
 #define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
@@ -355,4 +364,18 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
             break;
     }
     return count;
+}
+
+bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,
+                              const struct gf_pystack_memory *memory, uintptr_t thread_state)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t interpreter, youngest;
+    int32_t collecting;
+
+    if (!layout->gc || !read_pointer(&r, thread_state + state_interpreter, &interpreter))
+        return false;
+    const uintptr_t gc = interpreter + layout->gc;
+    return read_pointer(&r, gc + gc_youngest, &youngest) && youngest == gc + gc_generations &&
+           read_bytes(&r, gc + gc_collecting, &collecting, sizeof(collecting)) && collecting == 1;
 }

@@ -75,4 +75,11 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
                          const struct gf_pystack_memory *memory, uintptr_t thread_state,
                          struct gf_pystack_frame *ret, size_t cap);
 
+/*
+ * Whether a thread collects garbage in the interpreter of this thread state. Only the thread that
+ * holds Python's lock can. False for Python 3.14 and later, whose members differ.
+ */
+bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,
+                              const struct gf_pystack_memory *memory, uintptr_t thread_state);
+
 #endif

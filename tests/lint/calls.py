@@ -25,7 +25,7 @@ PERMITTED = {
     },
     "src/base/output_file.c": {"descriptors": "log, report and metrics; called through gf_own_table_run"},
     "src/config/generate.c": {"descriptors": "a program of the build"},
-    "src/engine/gputime/feeder.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
+    "src/engine/gputime/waits.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
     "src/engine/process/intervals.c": {"pages": OWN},
     "src/engine/process/output.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
     "src/engine/process/start_options.c": {

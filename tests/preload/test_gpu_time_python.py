@@ -26,7 +26,7 @@ def steps(between):
 """
 
 
-WAITS = {"waiting", "data", "gil", "few_workers", "transform", "storage", "worker_cpus"}
+WAITS = {"sleep", "lock", "waiting", "process", "gil", "few_workers", "transform", "storage", "worker_cpus", "workers_sleep"}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_sleep_has_its_line(loop):
         def wait_for_nothing():
             time.sleep(0.05)
         steps(wait_for_nothing)
-    """, {"waiting"})
+    """, {"sleep"})
     assert line["function"] == "wait_for_nothing" and line["file"].endswith("/program.py")
     assert " at program.py:" in summary and " in wait_for_nothing (" in summary
 
@@ -68,7 +68,7 @@ def test_a_program_started_by_vfork_hides_nothing(loop):
         def wait_for_nothing():
             time.sleep(0.05)
         steps(wait_for_nothing)
-    """, {"waiting"}, before="import subprocess; subprocess.run(['true'], check=True)\n")
+    """, {"sleep"}, before="import subprocess; subprocess.run(['true'], check=True)\n")
     assert line["function"] == "wait_for_nothing"
 
 
@@ -126,7 +126,7 @@ def test_a_worker_of_its_own_program_has_its_line(loop, version, method):
         def make():
             time.sleep(0.3)
             return 1
-    """, 1, method), {"few_workers", "transform"}, PYTHONS[version])
+    """, 1, method), {"workers_sleep"}, PYTHONS[version])
     assert line["function"] == "make"
 
 
@@ -144,7 +144,7 @@ def test_a_worker_with_a_subinterpreter_has_its_line(loop, version):
                 kept.append(interpreters.create())
             time.sleep(0.3)
             return 1
-    """, 1, "spawn"), {"few_workers", "transform"}, PYTHONS[version])
+    """, 1, "spawn"), {"workers_sleep"}, PYTHONS[version])
     assert line["function"] == "make"
 
 
@@ -175,4 +175,4 @@ def test_a_producer_without_work_is_a_wait_for_data(loop):
                 time.sleep(0.3)
                 idle.put(1)
         threading.Thread(target=fill, daemon=True).start()
-    """, 2), {"data"})
+    """, 2), {"process"})

@@ -152,54 +152,22 @@ static void the_longest_gaps_are_kept_in_order(void **state)
         assert_int_equal(longest[i].ns, (50 - i) * MS);
 }
 
-static void a_blocked_thread_is_judged_by_its_system_call(void **state)
-{
-    struct gf_wait wait;
-    (void)state;
-
-    gf_feeder_by_syscall("running", &wait);
-    assert_int_equal(wait.cause, gf_host_computing);
-    assert_int_equal(wait.fd, -1);
-    gf_feeder_by_syscall("-1 0x7ffd 0x7f", &wait);
-    assert_true(wait.cause == gf_host_waiting && wait.is_fault);
-    gf_feeder_by_syscall("", &wait);
-    assert_int_equal(wait.cause, gf_host_other);
-#ifdef __x86_64__
-    gf_feeder_by_syscall("0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", &wait);
-    assert_int_equal(wait.cause, gf_host_waiting);
-    assert_int_equal(wait.fd, 31);
-    gf_feeder_by_syscall("327 0xb 0x7f00 0x1 0x0 0x0 0x0 0x7ffd 0x7f", &wait); /* preadv2 */
-    assert_int_equal(wait.fd, 11);
-    gf_feeder_by_syscall("426 0x4 0x1 0x1 0x1", &wait); /* io_uring_enter */
-    assert_int_equal(wait.cause, gf_host_file);
-    gf_feeder_by_syscall("7 0x7f00 0x1 0xffffffff 0x0", &wait);
-    assert_int_equal(wait.cause, gf_host_data);
-    gf_feeder_by_syscall("23 0x5 0x7f00 0x0 0x0 0x7ffd", &wait);
-    assert_int_equal(wait.cause, gf_host_data);
-    gf_feeder_by_syscall("23 0x0 0x0 0x0 0x0 0x7ffd", &wait);
-    assert_int_equal(wait.cause, gf_host_waiting);
-    gf_feeder_by_syscall("202 0x7f00 0x189 0x0", &wait);
-    assert_int_equal(wait.cause, gf_host_waiting);
-    assert_int_equal(wait.fd, -1);
-    assert_int_equal(wait.futex, 0x7f00);
-#endif
-
-    assert_int_equal(gf_feeder_by_link("socket:[17]"), gf_host_network);
-    assert_int_equal(gf_feeder_by_link("pipe:[17]"), gf_host_data);
-    assert_int_equal(gf_feeder_by_link("/data/train.bin"), gf_host_file);
-    assert_int_equal(gf_feeder_by_link("/dev/null"), gf_host_waiting);
-}
-
 static void workers_are_judged_together(void **state)
 {
     (void)state;
-    /* idle, busy, storage, starved */
-    assert_int_equal(gf_workers_judge((unsigned[]){3, 0, 0, 0}, 8), gf_host_data);
-    assert_int_equal(gf_workers_judge((unsigned[]){0, 0, 0, 0}, 8), gf_host_data);
-    assert_int_equal(gf_workers_judge((unsigned[]){1, 2, 0, 0}, 8), gf_host_few_workers);
-    assert_int_equal(gf_workers_judge((unsigned[]){0, 8, 0, 0}, 8), gf_host_transform);
-    assert_int_equal(gf_workers_judge((unsigned[]){0, 1, 3, 0}, 8), gf_host_storage);
-    assert_int_equal(gf_workers_judge((unsigned[]){0, 2, 0, 6}, 2), gf_host_worker_cpus);
+    /* idle, busy, storage, starved, asleep, waiting for a lock, unknown */
+    assert_int_equal(gf_workers_judge((unsigned[]){3, 0, 0, 0, 0, 0, 0}, 8), gf_host_data);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 0, 0, 0, 0, 0, 0}, 8), gf_host_data);
+    assert_int_equal(gf_workers_judge((unsigned[]){1, 0, 0, 0, 0, 0, 2}, 8), gf_host_data);
+    assert_int_equal(gf_workers_judge((unsigned[]){1, 2, 0, 0, 0, 0, 0}, 8), gf_host_few_workers);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 8, 0, 0, 0, 0, 0}, 8), gf_host_transform);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 1, 3, 0, 0, 0, 0}, 8), gf_host_storage);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 2, 0, 6, 0, 0, 0}, 2), gf_host_worker_cpus);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 0, 0, 0, 2, 0, 0}, 2), gf_host_workers_sleep);
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 1, 0, 0, 1, 0, 0}, 8), gf_host_few_workers);
+    /* The one that sleeps holds the lock. */
+    assert_int_equal(gf_workers_judge((unsigned[]){0, 0, 0, 0, 1, 7, 0}, 2), gf_host_workers_sleep);
+    assert_int_equal(gf_workers_judge((unsigned[]){1, 0, 0, 0, 0, 1, 0}, 2), gf_host_workers_lock);
 }
 
 static void a_line_has_the_time_between_its_readings(void **state)
@@ -323,7 +291,6 @@ int main(void)
         cmocka_unit_test(a_gap_ends_with_the_first_submission),
         cmocka_unit_test(a_submission_between_two_empty_samples_ends_a_gap),
         cmocka_unit_test(the_longest_gaps_are_kept_in_order),
-        cmocka_unit_test(a_blocked_thread_is_judged_by_its_system_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,22 +4,32 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fmt.h"
+#include "engine/gputime/python_line.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-uint64_t gf_run_delay_read(pid_t tid)
+void gf_run_delay_read_both(pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns)
 {
     char text[96];
 
+    *ret_run_ns = *ret_delay_ns = 0;
     if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/schedstat", tid) < 0)
-        return 0;
+        return;
     const char *second = strchr(text, ' ');
-    return second ? gf_procfs_number(second + 1) : 0;
+    *ret_run_ns = gf_procfs_number(text);
+    *ret_delay_ns = second ? gf_procfs_number(second + 1) : 0;
+}
+
+uint64_t gf_run_delay_read(pid_t tid)
+{
+    uint64_t run, delay;
+
+    gf_run_delay_read_both(tid, &run, &delay);
+    return delay;
 }
 
 /*
@@ -86,184 +96,78 @@ uint64_t gf_measured_run_delay(void)
     return gf_load_relaxed(&total_delay);
 }
 
-#define READ_NS UINT64_C(20000000)
-
-enum gf_host_cause gf_feeder_by_link(const char *link)
+static int read_text(pid_t pid, pid_t tid, char ret[GF_FEEDER_TEXT])
 {
-    if (strncmp(link, "socket:", 7) == 0)
-        return gf_host_network;
-    if (strncmp(link, "pipe:", 5) == 0 || strncmp(link, "anon_inode:", 11) == 0)
-        return gf_host_data;
-    if (*link == '/')
-        return strncmp(link, "/dev/", 5) == 0 ? gf_host_waiting : gf_host_file;
-    return gf_host_waiting;
+    return pid ? gf_procfs_read(ret, GF_FEEDER_TEXT, "", "proc/%d/task/%d/syscall", pid, tid)
+               : gf_procfs_read(ret, GF_FEEDER_TEXT, "", "proc/self/task/%d/syscall", tid);
 }
 
-/* Whether this is a system call whose first argument is the descriptor that it waits for. */
-static bool waits_for_first(long number)
-{
-    switch (number) {
-    case SYS_read:
-    case SYS_write:
-    case SYS_readv:
-    case SYS_writev:
-    case SYS_pread64:
-    case SYS_pwrite64:
-    case SYS_preadv:
-    case SYS_pwritev:
-    case SYS_preadv2: /* os.preadv of Python */
-    case SYS_pwritev2:
-    case SYS_copy_file_range:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
-    case SYS_recvmmsg:
-    case SYS_sendto:
-    case SYS_sendmsg:
-    case SYS_sendmmsg:
-    case SYS_accept:
-    case SYS_accept4:
-    case SYS_connect:
-    case SYS_fsync:
-    case SYS_fdatasync:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/*
- * Whether this is a system call that waits for any of several descriptors. Queues and loaders with
- * several workers make such calls.
- */
-static bool waits_for_several(long number)
-{
-    switch (number) {
-#ifdef SYS_poll
-    case SYS_poll:
-    case SYS_select:
-    case SYS_epoll_wait:
-#endif
-    case SYS_ppoll:
-    case SYS_pselect6:
-    case SYS_epoll_pwait:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Whether this is a call of select without descriptors. Up to Python 3.10, time.sleep makes it. */
-static bool is_sleep(long number, unsigned long descriptors)
-{
-#ifdef SYS_select
-    if (number == SYS_select)
-        return !descriptors;
-#endif
-    return number == SYS_pselect6 && !descriptors;
-}
-
-static bool is_file_call(long number)
-{
-    switch (number) {
-    case SYS_openat:
-    case SYS_newfstatat:
-    case SYS_getdents64:
-    case SYS_io_getevents:
-    case SYS_io_uring_enter:
-#ifdef SYS_open
-    case SYS_open:
-    case SYS_stat:
-#endif
-        return true;
-    default:
-        return false;
-    }
-}
-
-void gf_feeder_by_syscall(const char *text, struct gf_wait *ret)
-{
-    char *end;
-
-    *ret = (struct gf_wait){.cause = gf_host_waiting, .fd = -1};
-    const long number = strtol(text, &end, 10);
-    const unsigned long first = strtoul(end, NULL, 16);
-    if (strncmp(text, "running", 7) == 0)
-        ret->cause = gf_host_computing;
-    else if (end == text)
-        ret->cause = gf_host_other;
-    else if (number < 0)
-        ret->is_fault = true;
-    else if (waits_for_first(number))
-        ret->fd = (int)first;
-    else if (waits_for_several(number) && !is_sleep(number, first))
-        ret->cause = gf_host_data;
-    else if (is_file_call(number))
-        ret->cause = gf_host_file;
-    else if (number == SYS_futex)
-        ret->futex = first;
-}
-
-static enum gf_host_cause read_link(int fd)
+static enum gf_wait_kind read_link(pid_t pid, const struct gf_wait *wait)
 {
     char path[48], link[64];
 
-    gf_fmt(path, sizeof(path), "/proc/self/fd/%d", fd);
+    gf_fmt(path, sizeof(path), "/proc/%d/fd/%d", pid ? pid : getpid(), wait->fd);
     const ssize_t length = readlink(path, link, sizeof(link) - 1);
     if (length <= 0)
-        return gf_host_waiting;
+        return gf_wait_unknown;
     link[length] = '\0';
-    return gf_feeder_by_link(link);
+    return gf_wait_by_link(link, wait->writes);
 }
 
-static bool was_starved(struct gf_feeder *feeder, pid_t tid, uint64_t now)
+static enum gf_wait_kind read_futex(pid_t pid, const struct gf_wait *wait)
 {
-    const uint64_t delay = gf_run_delay_read(tid);
-    const bool starved = feeder->tid == tid && delay > feeder->delay_ns &&
-                         2 * (delay - feeder->delay_ns) > now - feeder->read_ns;
+    uint32_t words[4];
 
-    feeder->tid = tid;
+    return gf_process_read_some(pid, wait->futex, words, sizeof(words)) == sizeof(words)
+               ? gf_wait_by_futex(wait, words)
+               : gf_wait_futex;
+}
+
+int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret)
+{
+    const int length = read_text(pid, tid, ret->text);
+
+    if (length <= 0)
+        *ret->text = '\0';
+    gf_wait_by_syscall(ret->text, &ret->wait);
+    if (ret->wait.fd >= 0 && ret->wait.kind == gf_wait_unknown)
+        ret->wait.kind = read_link(pid, &ret->wait);
+    if (ret->wait.futex)
+        ret->wait.kind = read_futex(pid, &ret->wait);
+    return gf_min(length, 0);
+}
+
+/*
+ * A snapshot does not show whether a runnable thread runs, because the reading thread itself may
+ * have its CPU. So the recent past decides. The kernel counts a delay when it ends, so a single
+ * interval would miss a long one.
+ */
+static bool was_starved(struct gf_feeder *feeder, pid_t tid)
+{
+    uint64_t run, delay;
+
+    gf_run_delay_read_both(tid, &run, &delay);
+    if (feeder->tid != tid)
+        *feeder = (struct gf_feeder){.tid = tid, .run_ns = run, .delay_ns = delay};
+    feeder->recent_run_ns = feeder->recent_run_ns / 2 + (run - gf_min(feeder->run_ns, run));
+    feeder->recent_delay_ns =
+        feeder->recent_delay_ns / 2 + (delay - gf_min(feeder->delay_ns, delay));
+    feeder->run_ns = run;
     feeder->delay_ns = delay;
-    feeder->read_ns = now;
-    return starved;
+    return feeder->recent_delay_ns > feeder->recent_run_ns;
 }
 
-struct reading {
-    struct gf_feeder *feeder;
-    pid_t tid;
-    uint64_t now;
-};
-
-static enum gf_host_cause find_cause(const struct reading *reading)
+void gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret)
 {
-    struct gf_wait wait;
-    char text[160];
+    const bool starved = was_starved(feeder, tid);
 
-    reading->feeder->futex = 0;
-    if (was_starved(reading->feeder, reading->tid, reading->now))
-        return gf_host_preempted;
-    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/syscall", reading->tid) <= 0)
-        return gf_host_other;
-    gf_feeder_by_syscall(text, &wait);
-    reading->feeder->futex = wait.futex;
-    return wait.fd >= 0 ? read_link(wait.fd) : wait.cause;
+    gf_feeder_read_call(0, tid, ret);
+    ret->starved = starved && ret->wait.kind == gf_wait_running;
 }
 
-static void read_feeder(void *closure)
+bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts)
 {
-    const struct reading *reading = closure;
-    reading->feeder->cause = find_cause(reading);
-}
+    char text[GF_FEEDER_TEXT];
 
-enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now)
-{
-    struct reading reading = {.feeder = feeder, .tid = tid, .now = now};
-    uint64_t ns;
-
-    if (feeder->tid == tid && now - feeder->read_ns < READ_NS)
-        return feeder->cause;
-    if (!gf_measured_run(read_feeder, &reading, &ns))
-        feeder->cause = gf_host_other;
-    feeder->tid = tid;
-    feeder->read_ns = now;
-    return feeder->cause;
+    return read_text(0, tid, text) > 0 && strcmp(text, facts->text) == 0;
 }

@@ -4,7 +4,7 @@
 #define GF_ENGINE_GPUTIME_FEEDER_H
 
 #include "base/base.h"
-#include "engine/gputime/shares.h"
+#include "engine/gputime/waits.h"
 
 #include <sys/types.h>
 
@@ -13,6 +13,8 @@
  * does not tell. Reads a file, so it must be called in gf_measured_run.
  */
 uint64_t gf_run_delay_read(pid_t tid);
+/* The same with the thread's CPU time. */
+void gf_run_delay_read_both(pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns);
 
 /*
  * Runs work of the sampler on another thread (os/own_table.h), and sums the CPU time and the
@@ -36,37 +38,30 @@ uint64_t gf_measured_run_total(void);
 uint64_t gf_measured_run_delay(void);
 
 /*
- * Finds what the thread that feeds the GPU does, from two small files of /proc. A thread with its
- * own descriptor table reads the files, which takes about 60 us of CPU time. So they are read at
- * most every 20 ms; until then, the last result is returned. Allocates nothing.
+ * Reads what a thread does: its system call, the object that it waits for, and whether it was
+ * running or waited for a CPU. Called in gf_measured_run. Allocates nothing.
  */
+
+#define GF_FEEDER_TEXT 160u
 
 struct gf_feeder {
-    pid_t tid;         /* the thread that feeds the GPU; 0 before the first reading */
-    uint64_t delay_ns; /* the thread's run-queue delay at the last reading */
-    uint64_t read_ns;
-    enum gf_host_cause cause; /* the cause at the last reading */
-    uintptr_t futex;          /* the futex on which the thread slept at the last reading; 0: none */
+    pid_t tid;                 /* the thread of the last reading; 0 before it */
+    uint64_t run_ns, delay_ns; /* its CPU time and run-queue delay at that time */
+    /* Recent CPU time and run-queue delay: at each reading, half of what they were. */
+    uint64_t recent_run_ns, recent_delay_ns;
 };
 
-/* What a thread waits for, as /proc/self/task/T/syscall shows it. */
-struct gf_wait {
-    /* The cause that follows from the system call alone; gf_host_computing for a running thread. */
-    enum gf_host_cause cause;
-    int fd;          /* the descriptor that the thread waits for, or -1 */
-    uintptr_t futex; /* the futex that the thread waits for, or 0 */
-    bool is_fault;   /* true if the thread is blocked outside a system call, in a page fault */
+struct gf_feeder_facts {
+    struct gf_wait wait;
+    bool starved;              /* the thread is runnable, and mostly had no CPU of late */
+    char text[GF_FEEDER_TEXT]; /* /proc/PID/task/T/syscall */
 };
 
-/*
- * Returns the cause for a wait on a descriptor. link: the target of the descriptor's link in
- * /proc/self/fd.
- */
-enum gf_host_cause gf_feeder_by_link(const char *link);
-/* Fills in *ret from the text of /proc/self/task/T/syscall. */
-void gf_feeder_by_syscall(const char *text, struct gf_wait *ret);
-
-/* Returns what thread `tid` does now, or what it did at the last reading. */
-enum gf_host_cause gf_feeder_read(struct gf_feeder *feeder, pid_t tid, uint64_t now);
+/* pid: the thread's process; 0: this process. Returns 0 or -errno of the first file. */
+int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret);
+/* Reads what thread `tid` of this process does. */
+void gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret);
+/* Whether the thread still does the same as at the reading `facts`. */
+bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts);
 
 #endif

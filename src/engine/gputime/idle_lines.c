@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/idle_lines.h"
 
+#include "base/atomic.h"
+
 #include <sched.h>
 #include <string.h>
 
@@ -53,6 +55,11 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
     gf_store_release(&lines->locked, false);
 }
 
+void gf_cause_lines_skip(struct gf_cause_lines *lines, enum gf_host_cause cause)
+{
+    lines->pending_ns[cause] = 0;
+}
+
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT])
 {
@@ -67,59 +74,175 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
     gf_store_release(&lines->locked, false);
 }
 
-#define READ_NS UINT64_C(50000000)
-#define READ_LEAST_NS (READ_NS / 4) /* shortest time between readings if the cause has changed */
+#define READ_NS UINT64_C(20000000)
+#define WAIT_NS UINT64_C(50000000)
+#define READ_LEAST_NS (READ_NS / 2) /* if the thread has entered or left a driver call */
+#define COST_TIMES 200u /* no reading for this many times the CPU time of the last one */
+
+struct host_reading {
+    struct gf_host *host;
+    const struct gf_host_sample *sample;
+    struct gf_feeder_facts facts;
+    enum gf_host_cause cause;
+    struct gf_python_line line; /* its `line` is 0 if unknown */
+    bool in_gap;                /* the gap was still open after the system call was read */
+    bool has_workers;           /* the children may be what the thread waits for */
+};
+
+/* Reads the facts of the thread that decides. Returns whether the Python frames are its own. */
+static bool read_thread(struct host_reading *r)
+{
+    const struct gf_host_sample *sample = r->sample;
+
+    gf_feeder_read(&r->host->feeder, sample->tid, &r->facts);
+    if (!sample->python_tid || sample->python_tid == sample->tid)
+        return sample->python_tid;
+    /* A thread of PyTorch's autograd, which feeds the GPU in turns, waits for the Python thread. */
+    switch (r->facts.wait.kind) {
+    case gf_wait_futex:
+    case gf_wait_lock:
+    case gf_wait_unknown:
+    case gf_wait_unread:
+        gf_feeder_read(&r->host->python_feeder, sample->python_tid, &r->facts);
+        return true;
+    default:
+        return false;
+    }
+}
 
 /*
- * Whether the feeding thread waits for Python's lock. If another thread holds the lock and its line
- * can be read, *line becomes this line.
+ * Whether the thread waits for Python's lock. If another thread holds the lock and its line can be
+ * read, *line becomes this line.
  */
-static bool waits_for_lock(const struct gf_host *host, uintptr_t python,
-                           struct gf_python_line *line)
+static bool waits_for_python(const struct host_reading *r, struct gf_python_line *line)
 {
     struct gf_python_place holders;
     bool is_lock = false;
-    const uintptr_t futex = host->feeder.futex,
+    const uintptr_t futex = r->facts.wait.futex,
                     holder = futex ? gf_python_line_lock_holder(futex, &is_lock) : 0;
 
-    if (holder && holder != python && gf_python_line_read(0, holder, &holders))
+    if (holder && holder != r->sample->python && gf_python_line_read(0, holder, &holders))
         *line = holders.line;
     return is_lock;
 }
 
-static enum gf_host_cause read_cause(struct gf_host *host, enum gf_host_cause cause,
-                                     uintptr_t python, uint64_t now, struct gf_python_line *line)
+static bool may_wait_for_workers(enum gf_host_cause cause, const struct gf_python_place *place)
 {
-    struct gf_python_place place = {0};
-    struct gf_python_line workers;
-
-    if (gf_python_line_read(0, python, &place))
-        *line = place.line;
-    if (cause != gf_host_waiting && cause != gf_host_data)
-        return cause;
-    if (cause == gf_host_waiting && waits_for_lock(host, python, line))
-        return gf_host_gil;
-    if (cause == gf_host_waiting && !place.in_queue)
-        return cause;
-    cause = gf_workers_read(&host->workers, host->feeder.tid, python, now, &workers);
-    /* If the worker's line is unknown, the time counts for the line that is read next. */
-    if (cause != gf_host_data)
-        *line = workers;
-    return cause;
+    if (cause == gf_host_thread) /* of a pool, perhaps */
+        for (size_t i = 0; i < place->count; i++) {
+            const char *module = gf_wait_module(place->frames[i].file);
+            if (module && strncmp(module, "concurrent/", 11) == 0)
+                return true;
+        }
+    return cause == gf_host_data || cause == gf_host_process || cause == gf_host_queue ||
+           cause == gf_host_pipe;
 }
 
-enum gf_host_cause gf_host_refine(struct gf_host *host, enum gf_host_cause cause, uintptr_t python,
-                                  uint64_t now)
+static enum gf_host_cause cause_of_facts(struct host_reading *r,
+                                         const struct gf_python_place *place)
 {
-    struct gf_python_line line = {.line = 0};
-    const uint64_t passed = now - host->read_ns;
+    const enum gf_wait_kind kind = r->facts.wait.kind;
 
-    if (passed < (cause == host->from ? READ_NS : READ_LEAST_NS))
-        return cause == host->from ? host->to : cause;
-    host->from = cause;
-    host->to = read_cause(host, cause, python, now, &line);
-    host->read_ns = now;
-    if (line.line)
-        gf_cause_lines_see(&host->lines, host->to, &line);
-    return host->to;
+    if (r->facts.starved)
+        return gf_host_preempted;
+    if (kind == gf_wait_running && place->collects)
+        return gf_host_gc;
+    if (waits_for_python(r, &r->line))
+        return gf_host_gil;
+    return gf_wait_cause(kind, place->frames, place->count);
+}
+
+/* The line is that of the wait only if the thread is still in the same call afterwards. */
+static void read_host(void *closure)
+{
+    struct host_reading *r = closure;
+    struct gf_python_place place = {0};
+    const bool is_own = read_thread(r);
+
+    r->in_gap = !gf_load_acquire(&r->sample->gap->ended_ns);
+    if (gf_python_line_read(0, r->sample->python, &place) &&
+        (!is_own || gf_feeder_is_same(r->sample->python_tid, &r->facts)))
+        r->line = place.line;
+    if (!is_own)
+        place.count = 0;
+    r->cause = cause_of_facts(r, &place);
+    r->has_workers = may_wait_for_workers(r->cause, &place);
+}
+
+static void ask_workers(struct host_reading *r)
+{
+    struct gf_python_line line;
+    const enum gf_host_cause cause = gf_workers_read(&r->host->workers, r->sample->tid,
+                                                     r->sample->python, r->sample->now, &line);
+
+    if (cause == gf_host_data)
+        return; /* no child explains the wait */
+    r->cause = cause;
+    r->line = line;
+}
+
+static enum gf_host_cause refine(enum gf_host_cause cause, const struct gf_host_sample *sample)
+{
+    if (sample->call == gf_host_driver ||
+        (sample->call == gf_host_gpu_wait && cause != gf_host_preempted))
+        return sample->call;
+    if (cause != gf_host_computing)
+        return cause;
+    return sample->after_wait ? gf_host_gpu_wait : sample->launch_bound ? gf_host_launches : cause;
+}
+
+/*
+ * The line of a gap after a wait is that of the wait, which opened the gap. A thread that runs
+ * changes its line all the time, so its time waits for the next line.
+ */
+static void record_line(struct host_reading *r)
+{
+    const enum gf_host_cause cause = refine(r->cause, r->sample);
+
+    if (cause == gf_host_gpu_wait && cause != r->sample->call)
+        r->line = r->host->wait_line;
+    if (r->line.line)
+        gf_cause_lines_see(&r->host->lines, cause, &r->line);
+    else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
+        gf_cause_lines_skip(&r->host->lines, cause);
+}
+
+static void read_now(struct gf_host *host, const struct gf_host_sample *sample)
+{
+    struct host_reading r = {.host = host, .sample = sample, .cause = gf_host_other};
+
+    host->read_ns = sample->now;
+    host->call = sample->call;
+    if (!gf_measured_run(read_host, &r, &host->cost_ns))
+        return;
+    /* After the gap, the thread does something else; but short gaps are all over by then. */
+    if (!r.in_gap && !sample->launch_bound && host->cause != gf_host_other)
+        return;
+    if (r.has_workers)
+        ask_workers(&r);
+    host->cause = r.cause;
+    record_line(&r);
+}
+
+void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now)
+{
+    struct gf_python_place place;
+
+    if (now - host->wait_ns < WAIT_NS)
+        return;
+    host->wait_ns = now;
+    if (gf_python_line_read(0, python, &place))
+        host->wait_line = place.line;
+}
+
+enum gf_host_cause gf_host_find_cause(struct gf_host *host, const struct gf_host_sample *sample)
+{
+    const uint64_t passed = sample->now - host->read_ns,
+                   least = sample->call == host->call ? READ_NS : READ_LEAST_NS;
+
+    if (!host->read_ns)
+        host->cause = gf_host_other;
+    if (!host->read_ns || passed >= gf_max(least, COST_TIMES * host->cost_ns))
+        read_now(host, sample);
+    return refine(host->cause, sample);
 }

@@ -3,6 +3,7 @@
 #ifndef GF_ENGINE_GPUTIME_IDLE_LINES_H
 #define GF_ENGINE_GPUTIME_IDLE_LINES_H
 
+#include "abi/gputime_api.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/python_line.h"
 #include "engine/gputime/shares.h"
@@ -44,6 +45,12 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
                         const struct gf_python_line *at);
 
 /*
+ * Records that the line could not be read: the time that was added for this cause since its last
+ * line counts for none. Called on the sampler's thread.
+ */
+void gf_cause_lines_skip(struct gf_cause_lines *lines, enum gf_host_cause cause);
+
+/*
  * Sets ret[cause] to the line with the most time; its `line` is 0 if no line is known. May be
  * called on any thread.
  */
@@ -51,27 +58,46 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT]);
 
 /*
- * Finds what the host did while a GPU was empty, in more detail than the state of the feeding
- * thread shows. It reads the line of Python that the thread executes, the holder of Python's lock,
- * and the state of the child processes whose data the thread waits for. Used on the sampler's
- * thread only.
+ * Finds what the host does while a GPU is empty: what the thread that feeds the GPU waits for, at
+ * which line of Python, who holds Python's lock, and what child processes do whose data the thread
+ * waits for. Used on the sampler's thread only.
  */
 
 struct gf_host {
-    struct gf_feeder feeder;
+    struct gf_feeder feeder, python_feeder;
     struct gf_workers workers;
     struct gf_cause_lines lines;
-    uint64_t read_ns; /* time of the last detailed reading */
-    /* The reading replaced the cause `from` by the more exact cause `to`. */
-    enum gf_host_cause from, to;
+    uint64_t read_ns, cost_ns;       /* time and CPU time of the last reading */
+    struct gf_python_line wait_line; /* where the thread last waited for a busy GPU */
+    uint64_t wait_ns;                /* when that line was read */
+    enum gf_host_cause call;         /* the driver call at the last reading */
+    enum gf_host_cause cause;        /* what the reading showed */
+};
+
+/* What is known at a sample in a gap. */
+struct gf_host_sample {
+    uint64_t now;
+    pid_t tid; /* the thread that feeds the GPU */
+    /* The last thread that fed the GPU and has a PyThreadState; 0: none. */
+    pid_t python_tid;
+    uintptr_t python;
+    enum gf_host_cause call; /* driver or gpu_wait if a thread is inside such a call, else other */
+    bool launch_bound;       /* the thread submits work in quick succession */
+    /* The thread submits work between any two samples, and has waited for the GPU since. */
+    bool after_wait;
+    const struct gf_submit_gap *gap;
 };
 
 /*
- * Returns a more exact cause for `cause`. Makes a detailed reading at most 20 times per second
- * while the cause stays the same; between readings, returns the last result. python: the address of
- * the feeding thread's PyThreadState; 0: unknown.
+ * Called at a sample at which a thread waits for a busy GPU. Reads the line of that wait at most
+ * every 50 ms.
  */
-enum gf_host_cause gf_host_refine(struct gf_host *host, enum gf_host_cause cause, uintptr_t python,
-                                  uint64_t now);
+void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now);
+
+/*
+ * Returns the cause of the gap. Makes a reading at most every 20 ms, and of at most 1/200 of a CPU;
+ * between readings, returns the last result.
+ */
+enum gf_host_cause gf_host_find_cause(struct gf_host *host, const struct gf_host_sample *sample);
 
 #endif

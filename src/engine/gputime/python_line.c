@@ -3,7 +3,6 @@
 
 #include "base/fmt.h"
 #include "base/path.h"
-#include "base/pystack.h"
 #include "os/memory.h"
 #include "os/permit.h"
 
@@ -35,11 +34,6 @@ size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size
  */
 #define FEW 24u
 #define FRAMES 128u
-/*
- * A thread counts as waiting in a queue if one of this many innermost frames is in a file of a
- * queue.
- */
-#define QUEUE_FRAMES 4u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
@@ -101,13 +95,15 @@ static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t si
     return done;
 }
 
-static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most)
+static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
+                          bool *ret_collects)
 {
     static struct cache cache; /* used on the sampler's thread only */
     const struct gf_pystack_memory memory = {read_cached, &cache};
 
     cache.pid = pid;
     memset(cache.at, 0, sizeof(cache.at));
+    *ret_collects = gf_pystack_is_collecting(interpreter.layout, &memory, state);
     return gf_pystack_frames(interpreter.layout, &memory, state, ret, most);
 }
 
@@ -120,18 +116,6 @@ static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_f
 bool gf_python_line_is_library(const char *file)
 {
     return gf_path_is_python_library(file);
-}
-
-/*
- * Whether a thread that executes code of this file waits for data of another thread or process. The
- * work of a DataLoader's worker is in other files.
- */
-static bool is_queue(const char *file)
-{
-    return strstr(file, "/multiprocessing/connection.py") || strstr(file, "/queue.py") ||
-           strstr(file, "/multiprocessing/queues.py") || strstr(file, "/multiprocessing/pool.py") ||
-           strstr(file, "/concurrent/futures/_base.py") ||
-           strstr(file, "/torch/utils/data/dataloader.py");
 }
 
 static void set_line(const struct gf_pystack_frame *frame, struct gf_python_line *ret)
@@ -178,51 +162,78 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
     return interpreter.layout != NULL;
 }
 
-/*
- * Reads the frames twice, because the thread runs meanwhile. Returns their number, at most `most`,
- * and 0 if they changed. *ret_own is the first frame of the program's own code, or the number.
- */
-static size_t read_stable(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
-                          size_t *ret_own)
-{
-    static struct gf_pystack_frame again[FRAMES];
-    const size_t count = read_frames(pid, state, ret, most);
+/* Two walks of a thread's frames. */
+struct walks {
+    struct gf_pystack_frame frames[2][FRAMES];
+    size_t count[2];
+    bool collects[2];
+    bool whole; /* both have the outermost frame */
+    size_t common;
+};
 
-    if (!count || read_frames(pid, state, again, most) != count)
-        return 0;
-    for (size_t i = 0; i < count; i++)
-        if (!is_equal(&ret[i], &again[i]))
-            return 0;
-    *ret_own = 0;
-    while (*ret_own < count && gf_python_line_is_library(ret[*ret_own].file))
-        ++*ret_own;
-    return count;
+static const struct gf_pystack_frame *frame_from_end(const struct walks *w, int which, size_t i)
+{
+    return &w->frames[which][w->count[which] - 1 - i];
+}
+
+/* Reads at most `most` frames, twice, because the thread runs meanwhile. */
+static void read_twice(pid_t pid, uintptr_t state, size_t most, struct walks *ret)
+{
+    for (int i = 0; i < 2; i++)
+        ret->count[i] = read_frames(pid, state, ret->frames[i], most, &ret->collects[i]);
+    ret->whole = ret->count[0] < most && ret->count[1] < most;
+    ret->common = 0;
+    const size_t fewest = gf_min(ret->count[0], ret->count[1]);
+    while (ret->common < fewest &&
+           is_equal(frame_from_end(ret, 0, ret->common), frame_from_end(ret, 1, ret->common)))
+        ret->common++;
+    /* Without the outermost frames, only equal walks have the same frames at their ends. */
+    if (!ret->whole && (ret->count[0] != ret->count[1] || ret->common < ret->count[0]))
+        ret->common = 0;
+}
+
+/* Whether a frame that is not in both walks is in the program's own code. */
+static bool has_left_own(const struct walks *w)
+{
+    for (int which = 0; which < 2; which++)
+        for (size_t i = w->common; i < w->count[which]; i++)
+            if (!gf_python_line_is_library(frame_from_end(w, which, i)->file))
+                return true;
+    return false;
+}
+
+/* Fills in *ret. Returns false if the frames do not show the program's own line. */
+static bool find_place(const struct walks *w, bool last_try, struct gf_python_place *ret)
+{
+    const struct gf_pystack_frame *first = &w->frames[0][w->count[0] - w->common];
+    size_t own = 0;
+
+    if (!w->common || has_left_own(w))
+        return false;
+    while (own < w->common && gf_python_line_is_library(first[own].file))
+        own++;
+    if (own == w->common && !w->whole && !last_try)
+        return false;
+    set_line(&first[own < w->common ? own : 0], &ret->line);
+    ret->frames = first;
+    ret->count = own;
+    ret->collects = w->collects[0] && w->collects[1];
+    return true;
 }
 
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret)
 {
-    static struct gf_pystack_frame frames[FEW];
-    static struct gf_pystack_frame more[FRAMES];
-    const struct gf_pystack_frame *found = frames;
-    size_t own = 0, further = 0;
+    static struct walks walks;
 
     if (!interpreter.layout || !state)
         return false;
-    const size_t few = read_stable(pid, state, frames, FEW, &own);
-    const size_t deep =
-        few == FEW && own == few ? read_stable(pid, state, more, FRAMES, &further) : 0;
-    const size_t count = deep ? deep : few;
-    if (deep) {
-        found = more;
-        own = further;
-    }
-    if (!count)
+    read_twice(pid, state, FEW, &walks);
+    if (find_place(&walks, false, ret))
+        return true;
+    if (walks.whole)
         return false;
-    ret->in_queue = false;
-    for (size_t i = 0; i < gf_min(own, (size_t)QUEUE_FRAMES); i++)
-        ret->in_queue |= is_queue(found[i].file);
-    set_line(&found[own < count ? own : 0], &ret->line);
-    return true;
+    read_twice(pid, state, FRAMES, &walks);
+    return find_place(&walks, true, ret);
 }
 
 uintptr_t gf_python_line_runtime(size_t *ret_size)

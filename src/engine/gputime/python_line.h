@@ -5,6 +5,7 @@
 
 #include "abi/trace_api.h"
 #include "base/base.h"
+#include "base/pystack.h"
 
 #include <sys/types.h>
 
@@ -24,8 +25,8 @@ static inline bool gf_process_read(pid_t pid, uintptr_t address, void *ret, size
 
 /*
  * Finds the line of Python that a thread of this process, or of a child process, executes. The
- * thread may run while its frames are read. So they are read twice, and are accepted only if both
- * readings are equal. Reading takes no lock of the interpreter, and runs none of its code.
+ * thread may run while its frames are read. So they are read twice, and only the outer frames that
+ * both readings share are accepted. Reading takes no lock of the interpreter, and runs none of its code.
  * Allocates nothing. Used on the sampler's thread only.
  */
 
@@ -41,7 +42,13 @@ struct gf_python_place {
      * site-packages. If no frame is in the program's own code, the innermost line of all frames.
      */
     struct gf_python_line line;
-    bool in_queue; /* the thread waits for data in a loader, a queue or a pipe */
+    /*
+     * The frames inside of this line, innermost first, until the next reading. All are in Python's
+     * library or in packages, unless the thread has no line in the program's own code.
+     */
+    const struct gf_pystack_frame *frames;
+    size_t count;
+    bool collects; /* garbage is being collected */
 };
 
 /*

@@ -176,31 +176,41 @@ static enum gf_host_cause cause_of_call(void)
     return gf_host_other;
 }
 
-/*
- * Returns the cause. It follows from the driver calls that threads are inside of, and from the
- * state of the feeding thread.
- */
-static enum gf_host_cause cause_of_feeder(struct device *device, uint64_t interval, uint64_t moved,
-                                          uint64_t now)
+/* Whether the thread that submits most of the work has waited for the GPU since its last call. */
+static bool follows_wait(void)
 {
-    const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
-    const enum gf_host_cause call = cause_of_call();
-    if (call == gf_host_driver)
-        return call;
-    const enum gf_host_cause host =
-        gf_feeder_read(&device->host.feeder, ender ? ender : getpid(), now);
-    if (host != gf_host_preempted && call == gf_host_gpu_wait)
-        return call;
-    if (host == gf_host_computing && moved && interval / moved < LAUNCH_BOUND_NS)
-        return gf_host_launches;
-    return host;
+    const struct gf_submitter *most = &sampler.table->submitters[0];
+
+    for (unsigned i = 1; i < GF_SUBMITTERS_OWN; i++)
+        if (gf_load_relaxed(&sampler.table->submitters[i].begun) > gf_load_relaxed(&most->begun))
+            most = &sampler.table->submitters[i];
+    return gf_load_relaxed(&most->waited) == gf_load_relaxed(&most->begun);
 }
 
-static enum gf_host_cause cause_of(struct device *device, uint64_t interval, uint64_t moved,
-                                   uint64_t now)
+/* moved: the number of calls that submitted work since the last sample. */
+static enum gf_host_cause cause_of(unsigned number, uint64_t interval, uint64_t moved, uint64_t now)
 {
-    const enum gf_host_cause cause = cause_of_feeder(device, interval, moved, now);
-    return gf_host_refine(&device->host, cause, gf_load_relaxed(&device->gaps.last_python), now);
+    struct device *device = &sampler.device[number];
+    const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
+    const struct gf_submit_table *table = sampler.table;
+    struct gf_host_sample sample = {
+        .now = now,
+        .tid = ender            ? ender
+               : table->starter ? table->starter
+                                : getpid(),
+        .python_tid = gf_load_relaxed(&device->gaps.last_python_tid),
+        .python = gf_load_relaxed(&device->gaps.last_python),
+        .call = cause_of_call(),
+        .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS,
+        .after_wait = moved && follows_wait(),
+        .gap = &table->gaps[number],
+    };
+
+    if (!sample.python && table->starter_python) {
+        sample.python = table->starter_python;
+        sample.python_tid = table->starter;
+    }
+    return gf_host_find_cause(&device->host, &sample);
 }
 
 /* late: why the sample is late; gf_host_other if it is not. */
@@ -221,11 +231,13 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
         if (!sample.late)
-            sample.cause = cause_of(device, interval, moved, now);
+            sample.cause = cause_of(number, interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
+    if (sample.state == gf_gpu_queued && cause_of_call() == gf_host_gpu_wait)
+        gf_host_see_wait(&device->host, gf_load_relaxed(&device->gaps.last_python), now);
     gf_gpu_shares_add(&device->shares, &sample);
 }
 

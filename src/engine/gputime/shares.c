@@ -121,8 +121,10 @@ static void end_gap(struct gf_gaps *gaps, uint64_t now)
     const uintptr_t python = gap.ender ? gf_load_relaxed(&gaps->shared->python) : 0;
     if (gap.ender)
         gf_store_relaxed(&gaps->last_ender, gap.ender);
-    if (python)
+    if (python) {
         gf_store_relaxed(&gaps->last_python, python);
+        gf_store_relaxed(&gaps->last_python_tid, gap.ender);
+    }
     keep_if_long(gaps, &gap);
     gaps->since_ns = 0;
 }

@@ -37,19 +37,38 @@ const char *gf_gpu_state_name(enum gf_gpu_state state);
     CAUSE(throttled)   /* stopped by the CPU quota */                                              \
     CAUSE(preempted)   /* the feeding thread was runnable without a CPU */                         \
     CAUSE(driver)      /* inside a driver call that allocates, frees or pins memory */             \
-    CAUSE(gpu_wait)    /* inside a call that waits for the GPU, although the GPU is done */        \
+    CAUSE(gpu_wait)    /* just after a wait for the GPU, or not back from it yet */                \
     CAUSE(gil)         /* waiting for Python's lock */                                             \
+    CAUSE(compile)     /* compiling: torch.compile, Triton, C++ extensions */                      \
+    CAUSE(checkpoint)  /* writing a checkpoint */                                                  \
+    CAUSE(gc)          /* collecting garbage of Python */                                          \
+    CAUSE(ranks)       /* waiting for other ranks in torch.distributed */                          \
     CAUSE(few_workers) /* waiting for child processes, which compute while CPUs are idle */        \
     CAUSE(transform)   /* waiting for data of child processes, which use every CPU */              \
     CAUSE(storage)     /* waiting for data of child processes, which wait for a file or network */ \
     CAUSE(worker_cpus) /* waiting for data of child processes, which had no CPU */                 \
-    CAUSE(data)        /* waiting for another process or thread through a pipe or a queue */       \
-    CAUSE(file)        /* reading or writing a file */                                             \
-    CAUSE(network)     /* waiting for a socket */                                                  \
-    CAUSE(waiting)     /* any other wait: a lock, a sleep */                                       \
-    CAUSE(launches)    /* submitting work that is too short to keep the GPU busy */                \
-    CAUSE(computing)   /* running */                                                               \
-    CAUSE(other)       /* not known */
+    CAUSE(workers_sleep) /* waiting for data of child processes, which sleep */                    \
+    CAUSE(workers_lock)  /* waiting for data of child processes, which wait for a lock */          \
+    CAUSE(data)          /* waiting for data of a loader */                                        \
+    CAUSE(process)       /* waiting for data of another process */                                 \
+    CAUSE(queue)         /* waiting for input from a queue.Queue */                                \
+    CAUSE(queue_full)    /* waiting until another thread or process takes from a full queue */     \
+    CAUSE(thread)        /* waiting for another thread: an event, a condition, its end */          \
+    CAUSE(child)         /* waiting for a child process to end or to write */                      \
+    CAUSE(pipe)          /* reading an empty pipe */                                               \
+    CAUSE(pipe_full)     /* writing to a pipe or terminal that is full */                          \
+    CAUSE(input)         /* waiting for input: a server, an event loop, a terminal */              \
+    CAUSE(download)      /* waiting for an HTTP server */                                          \
+    CAUSE(file)          /* reading or looking up a file */                                        \
+    CAUSE(file_write)    /* writing a file */                                                      \
+    CAUSE(fault)         /* waiting for a page of memory or of a mapped file */                    \
+    CAUSE(network)       /* waiting for a socket */                                                \
+    CAUSE(lock)          /* waiting for a lock */                                                  \
+    CAUSE(sleep)         /* sleeping */                                                            \
+    CAUSE(waiting)       /* any other wait */                                                      \
+    CAUSE(launches)      /* submitting work that is too short to keep the GPU busy */              \
+    CAUSE(computing)     /* running */                                                             \
+    CAUSE(other)         /* not known */
 
 enum gf_host_cause {
 #define GF_HOST_CAUSE(name) gf_host_##name,
@@ -104,8 +123,9 @@ struct gf_gaps {
     uint64_t seen[GF_HOST_CAUSE_COUNT]; /* number of samples in the present gap, by cause */
     _Atomic uint64_t count;
     _Atomic pid_t last_ender;
-    /* PyThreadState of the last thread that ended a gap and had one. */
+    /* PyThreadState and id of the last thread that ended a gap and had one. */
     _Atomic uintptr_t last_python;
+    _Atomic pid_t last_python_tid;
     _Atomic bool locked; /* true while a thread reads or writes `longest` */
     struct gf_gpu_gap longest[GF_GAPS_LONGEST];
 };

@@ -11,8 +11,10 @@
 static uint64_t data_ns(const struct gf_gpu_time_device *device)
 {
     static const enum gf_host_cause causes[] = {
-        gf_host_few_workers, gf_host_transform, gf_host_storage, gf_host_worker_cpus,
-        gf_host_data,        gf_host_file,      gf_host_network};
+        gf_host_few_workers,   gf_host_transform,    gf_host_storage,  gf_host_worker_cpus,
+        gf_host_workers_sleep, gf_host_workers_lock, gf_host_data,     gf_host_queue,
+        gf_host_process,       gf_host_pipe,         gf_host_download, gf_host_file,
+        gf_host_network};
     uint64_t ret = 0;
 
     for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define TEXT 4096u
@@ -318,70 +319,69 @@ static void list_workers(struct gf_workers *workers)
     }
 }
 
-static bool was_starved(struct gf_worker *worker, uint64_t passed)
+/* Returns the CPU time of a process, which any process may read; 0 if it has ended. */
+static uint64_t read_cpu_ns(pid_t pid)
+{
+    struct timespec now;
+    const clockid_t clock = (clockid_t)(~(unsigned)pid << 3 | 2u);
+
+    return syscall(SYS_clock_gettime, clock, &now)
+               ? 0
+               : (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Returns gf_worker_busy or gf_worker_starved if the child ran or had no CPU for half of the time
+ * since the last reading; else gf_worker_idle.
+ */
+static enum gf_worker_state read_use(struct gf_worker *worker, uint64_t passed)
 {
     char text[96];
+    const struct gf_worker before = *worker;
+    enum gf_worker_state state = gf_worker_idle;
 
-    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/schedstat", worker->pid) <= 0)
-        return false;
-    const char *second = strchr(text, ' ');
-    const uint64_t delay = second ? gf_procfs_number(second + 1) : 0;
-    const bool starved =
-        worker->seen && delay > worker->delay_ns && 2 * (delay - worker->delay_ns) > passed;
-    worker->delay_ns = delay;
+    const bool known = gf_procfs_read(text, sizeof(text), "", "proc/%d/schedstat", worker->pid) > 0;
+    const char *second = known ? strchr(text, ' ') : NULL;
+    worker->delay_ns = second ? gf_procfs_number(second + 1) : 0;
+    worker->run_ns = read_cpu_ns(worker->pid);
     worker->seen = true;
-    return starved;
+    if (before.seen && worker->run_ns > before.run_ns &&
+        2 * (worker->run_ns - before.run_ns) >= passed)
+        state = gf_worker_busy;
+    if (before.seen && worker->delay_ns > before.delay_ns &&
+        2 * (worker->delay_ns - before.delay_ns) > passed)
+        state = gf_worker_starved;
+    return state;
 }
 
-/*
- * Returns the state of a child that waits for a descriptor. A child that reads a pipe waits for
- * work; reading a file or the network is part of its work.
- */
-static enum gf_worker_state state_of_descriptor(pid_t pid, int fd)
+/* has_frames: the cause follows from Python frames, too. */
+static enum gf_worker_state state_of_cause(enum gf_host_cause cause, bool has_frames)
 {
-    char path[48], link[64];
-
-    gf_fmt(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    const ssize_t length = readlink(path, link, sizeof(link) - 1);
-    if (length <= 0)
-        return gf_worker_busy;
-    link[length] = '\0';
-    switch (gf_feeder_by_link(link)) {
-    case gf_host_network:
-    case gf_host_file:
-        return gf_worker_storage;
+    switch (cause) {
     case gf_host_data:
+    case gf_host_process:
+    case gf_host_queue:
+    case gf_host_queue_full:
+    case gf_host_input:
+    case gf_host_other:
         return gf_worker_idle;
-    default:
+    case gf_host_computing:
+    case gf_host_compile:
+    case gf_host_gc:
         return gf_worker_busy;
-    }
-}
-
-/*
- * Returns the state that follows from the child's system call. Sets *ret_waits if the child waits,
- * and the system call does not show what it waits for. If the kernel refuses a reading, no further
- * reading is made, because the audit system may log each refusal.
- */
-static enum gf_worker_state state_of_call(struct gf_workers *workers, pid_t pid, bool *ret_waits)
-{
-    struct gf_wait wait;
-    char text[160];
-    const int length = gf_procfs_read(text, sizeof(text), "", "proc/%d/syscall", pid);
-
-    workers->refused |= length == -EPERM || length == -EACCES;
-    if (length <= 0)
-        return gf_worker_idle; /* the child has ended, or may not be read */
-    gf_feeder_by_syscall(text, &wait);
-    *ret_waits = wait.cause == gf_host_waiting && wait.fd < 0;
-    if (wait.fd >= 0)
-        return state_of_descriptor(pid, wait.fd);
-    switch (wait.cause) {
+    case gf_host_network:
+    case gf_host_download:
     case gf_host_file:
+    case gf_host_file_write:
+    case gf_host_fault:
+    case gf_host_checkpoint:
         return gf_worker_storage;
-    case gf_host_data: /* the child polls, as queues do */
-        return gf_worker_idle;
-    default:
-        return wait.is_fault ? gf_worker_storage : gf_worker_busy;
+    case gf_host_sleep:
+        return gf_worker_sleeps;
+    default: /* without frames, it may wait for work in a queue */
+        return !has_frames             ? gf_worker_idle
+               : cause == gf_host_lock ? gf_worker_locked
+                                       : gf_worker_unknown;
     }
 }
 
@@ -403,20 +403,26 @@ static uintptr_t find_state(struct readings *r, struct gf_worker *worker)
                                                                           : 0;
 }
 
+/*
+ * If the kernel refuses a reading, no further reading is made, because the audit system may log each
+ * refusal. A child that is found running, but mostly slept, does what it last waited for.
+ */
 static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t passed)
 {
-    const bool starved = was_starved(worker, passed);
     struct gf_python_place place = {0};
-    bool waits = false;
-    enum gf_worker_state state = state_of_call(r->workers, worker->pid, &waits);
+    struct gf_feeder_facts facts;
+    enum gf_worker_state state = read_use(worker, passed);
+    const int error = gf_feeder_read_call(worker->pid, worker->pid, &facts);
 
+    r->workers->refused |= error == -EPERM || error == -EACCES;
     if (r->workers->refused)
         return;
-    /* If the child sleeps, only its Python frames show whether it waits for work. */
-    if (gf_python_line_read(worker->pid, find_state(r, worker), &place) ? place.in_queue : waits)
-        state = gf_worker_idle;
-    if (state == gf_worker_busy && starved)
-        state = gf_worker_starved;
+    const bool has_frames = gf_python_line_read(worker->pid, find_state(r, worker), &place);
+    const enum gf_host_cause cause = gf_wait_cause(facts.wait.kind, place.frames, place.count);
+    if (facts.wait.kind != gf_wait_running)
+        worker->waits = state_of_cause(cause, has_frames);
+    if (state == gf_worker_idle)
+        state = worker->waits;
     r->states[state]++;
     if (place.line.line)
         r->line[state] = place.line;
@@ -437,13 +443,19 @@ static void read_workers(void *closure)
     workers->read_ns = r->now;
 }
 
+/*
+ * A child that waits for a lock waits for another one, so it decides only if no other one is at
+ * work.
+ */
 enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT], unsigned cpus)
 {
     const unsigned busy = states[gf_worker_busy], storage = states[gf_worker_storage],
-                   starved = states[gf_worker_starved];
+                   starved = states[gf_worker_starved], sleeps = states[gf_worker_sleeps];
 
-    if (!busy && !storage && !starved)
-        return gf_host_data;
+    if (!busy && !storage && !starved && !sleeps)
+        return states[gf_worker_locked] ? gf_host_workers_lock : gf_host_data;
+    if (sleeps > busy && sleeps > storage && sleeps > starved)
+        return gf_host_workers_sleep;
     if (starved >= busy && starved >= storage)
         return gf_host_worker_cpus;
     if (storage >= busy)
@@ -453,9 +465,18 @@ enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT]
 
 static enum gf_worker_state state_behind(enum gf_host_cause cause)
 {
-    return cause == gf_host_worker_cpus ? gf_worker_starved
-           : cause == gf_host_storage   ? gf_worker_storage
-                                        : gf_worker_busy;
+    switch (cause) {
+    case gf_host_worker_cpus:
+        return gf_worker_starved;
+    case gf_host_storage:
+        return gf_worker_storage;
+    case gf_host_workers_sleep:
+        return gf_worker_sleeps;
+    case gf_host_workers_lock:
+        return gf_worker_locked;
+    default:
+        return gf_worker_busy;
+    }
 }
 
 enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,

@@ -35,9 +35,12 @@ struct gf_child_python {
 
 enum gf_worker_state {
     gf_worker_idle, /* the worker waits for work, or has ended */
-    gf_worker_busy, /* the worker computes, or waits during its work */
+    gf_worker_busy, /* the worker has run for half of the time since the last reading */
     gf_worker_storage,
-    gf_worker_starved, /* the worker had no CPU for most of the time since the last reading */
+    gf_worker_starved, /* the worker had no CPU for most of that time */
+    gf_worker_sleeps,
+    gf_worker_locked,  /* the worker waits for a lock */
+    gf_worker_unknown, /* the worker waits for something else */
     GF_WORKER_STATE_COUNT,
 };
 
@@ -51,8 +54,10 @@ struct gf_workers {
     unsigned count;
     struct gf_worker {
         pid_t pid;
-        uint64_t delay_ns; /* the child's run-queue delay at the last reading */
-        bool seen;         /* true if delay_ns is known */
+        /* The run-queue delay of its main thread and its CPU time at the last reading. */
+        uint64_t delay_ns, run_ns;
+        bool seen;                  /* true if both are known */
+        enum gf_worker_state waits; /* its state when it was last found waiting */
         struct gf_child_python python;
         uint64_t search_ns; /* when to search for the child's Python again */
         unsigned searches;

@@ -249,6 +249,8 @@ static uintptr_t (*_Atomic thread_state)(void);
 
 void gf_submissions_set_python(uintptr_t (*function)(void))
 {
+    gf_submissions.starter = (pid_t)syscall(SYS_gettid);
+    gf_submissions.starter_python = function();
     gf_store_release(&thread_state, function);
 }
 

@@ -93,7 +93,7 @@ void gf_submissions_in_child(void);
 
 /*
  * Sets the function that returns the calling thread's PyThreadState. Called once, before any work
- * is recorded.
+ * is recorded, by the thread that calls cuInit.
  */
 void gf_submissions_set_python(uintptr_t (*thread_state)(void));
 /* Whether the device has an open gap that no submission has ended yet. */
@@ -113,6 +113,16 @@ static inline void gf_submissions_doing(unsigned doing)
     const unsigned set = gf_thread.counters;
     if (gf_likely(set && set <= GF_COUNTER_OWN) && !gf_thread.inside)
         gf_store_relaxed(&gf_submissions.submitters[set - 1].doing, doing);
+}
+
+/* Records that the calling thread has waited for the GPU. */
+static inline void gf_submissions_waited(void)
+{
+    const unsigned set = gf_thread.counters;
+    if (set && set <= GF_COUNTER_OWN && !gf_thread.inside) {
+        struct gf_submitter *submitter = &gf_submissions.submitters[set - 1];
+        gf_store_relaxed(&submitter->waited, gf_load_relaxed(&submitter->begun));
+    }
 }
 
 static inline unsigned gf_submissions_slot_of(CUstream stream)

@@ -66,6 +66,7 @@ bool gf_copy_is_idle(CUstream stream);
         gf_submissions_doing(1 + (kind));                                                          \
         const CUresult timed_ = (call);                                                            \
         gf_submissions_doing(0);                                                                   \
+        gf_submissions_waited();                                                                   \
         gf_stall_end(&mark_, kind, name, size, NULL);                                              \
         timed_;                                                                                    \
     })

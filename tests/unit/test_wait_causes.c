@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a thread waits for, and what follows: engine/gputime/waits.c and waits.def. */
+#include "unit.h"
+
+#include "engine/gputime/waits.h"
+
+#define LIB "/usr/lib/python3.11/"
+#define PACKAGES "/venv/lib/python3.12/site-packages/"
+
+static void a_system_call_names_its_object(void **state)
+{
+    static const struct {
+        const char *text;
+        enum gf_wait_kind kind;
+        int fd;
+        bool writes;
+    } rows[] = {
+        {"running", gf_wait_running, -1, false},
+        {"-1 0x7ffd 0x7f", gf_wait_fault, -1, false},
+        {"", gf_wait_unread, -1, false},
+#ifdef __x86_64__
+        {"0 0x1f 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", gf_wait_unknown, 31, false},
+        {"1 0x2 0x7f00 0x1000 0x0 0x0 0x0 0x7ffd 0x7f", gf_wait_unknown, 2, true},
+        {"327 0xb 0x7f00 0x1 0x0 0x0 0x0 0x7ffd 0x7f", gf_wait_unknown, 11, false}, /* preadv2 */
+        {"74 0x5 0x0 0x0", gf_wait_unknown, 5, true},                               /* fsync */
+        {"426 0x4 0x1 0x1 0x1", gf_wait_file, -1, false}, /* io_uring_enter */
+        {"7 0x7f00 0x1 0xffffffff 0x0", gf_wait_poll, -1, false},
+        {"7 0x0 0x0 0x32 0x0", gf_wait_sleep, -1, false},
+        {"23 0x5 0x7f00 0x0 0x0 0x7ffd", gf_wait_poll, -1, false},
+        {"23 0x0 0x0 0x0 0x0 0x7ffd", gf_wait_sleep, -1, false},
+        {"230 0x1 0x1 0x7ffd 0x0", gf_wait_sleep, -1, false},
+        {"232 0x4 0x7f00 0x10 0xffffffff", gf_wait_poll, -1, false}, /* epoll_wait */
+        {"61 0x1234 0x0 0x0", gf_wait_child, -1, false},             /* wait4 */
+        {"288 0x4 0x0 0x0", gf_wait_accept, -1, false},
+        {"73 0x4 0x2", gf_wait_lock, -1, false},            /* flock */
+        {"72 0x4 0x7 0x7ffd", gf_wait_lock, -1, false},     /* fcntl(F_SETLKW) */
+        {"72 0x4 0x3 0x0", gf_wait_unknown, -1, false},     /* fcntl(F_GETFL) */
+        {"16 0x9 0xc0 0x7ffd", gf_wait_unknown, -1, false}, /* ioctl */
+#endif
+    };
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
+        struct gf_wait wait;
+        gf_wait_by_syscall(rows[i].text, &wait);
+        assert_int_equal(wait.kind, rows[i].kind);
+        assert_int_equal(wait.fd, rows[i].fd);
+        assert_int_equal(wait.writes, rows[i].writes);
+        assert_int_equal(wait.futex, 0);
+    }
+}
+
+static void a_semaphore_is_a_lock(void **state)
+{
+    struct gf_wait wait = {.is_private = true};
+    (void)state;
+#ifdef __x86_64__
+    gf_wait_by_syscall("202 0x7f00 0x189 0x0", &wait);
+    assert_int_equal(wait.kind, gf_wait_futex);
+    assert_int_equal(wait.futex, 0x7f00);
+    assert_true(wait.is_private);
+#endif
+    assert_int_equal(gf_wait_by_futex(&wait, (uint32_t[]){0, 1, 0, 0}), gf_wait_lock);
+    assert_int_equal(gf_wait_by_futex(&wait, (uint32_t[]){2, 1, 0, 0}), gf_wait_futex); /* mutex */
+    assert_int_equal(gf_wait_by_futex(&wait, (uint32_t[]){0, 0, 0, 0}), gf_wait_futex);
+    wait.is_private = false;
+    assert_int_equal(gf_wait_by_futex(&wait, (uint32_t[]){0, 2, 128, 0}), gf_wait_lock);
+}
+
+static void a_descriptor_is_told_by_its_link_and_its_end(void **state)
+{
+    (void)state;
+    assert_int_equal(gf_wait_by_link("socket:[17]", true), gf_wait_socket);
+    assert_int_equal(gf_wait_by_link("pipe:[17]", false), gf_wait_pipe_read);
+    assert_int_equal(gf_wait_by_link("pipe:[17]", true), gf_wait_pipe_write);
+    assert_int_equal(gf_wait_by_link("anon_inode:[eventfd]", false), gf_wait_event);
+    assert_int_equal(gf_wait_by_link("/dev/pts/3", false), gf_wait_terminal_read);
+    assert_int_equal(gf_wait_by_link("/data/train.bin", false), gf_wait_file);
+    assert_int_equal(gf_wait_by_link("/data/model.pt", true), gf_wait_file_write);
+    assert_int_equal(gf_wait_by_link("/dev/shm/x", false), gf_wait_file);
+    assert_int_equal(gf_wait_by_link("/dev/nvidia0", false), gf_wait_unknown);
+}
+
+static void only_files_of_packages_are_modules(void **state)
+{
+    (void)state;
+    assert_string_equal(gf_wait_module(LIB "queue.py"), "queue.py");
+    assert_string_equal(gf_wait_module(PACKAGES "torch/serialization.py"),
+                        "torch/serialization.py");
+    assert_string_equal(gf_wait_module("/usr/lib/python3/dist-packages/urllib3/util.py"),
+                        "urllib3/util.py");
+    assert_null(gf_wait_module("/home/me/queue.py"));
+    assert_null(gf_wait_module("/home/me/torch/serialization.py"));
+    assert_null(gf_wait_module("<frozen runpy>"));
+}
+
+static void frames_decide_between_causes(void **state)
+{
+    static const struct {
+        enum gf_wait_kind kind;
+        enum gf_host_cause cause;
+        struct gf_pystack_frame frame[2]; /* innermost first */
+    } rows[] = {
+        {gf_wait_running, gf_host_computing, {{"", "", 0}}},
+        {gf_wait_sleep, gf_host_sleep, {{"", "", 0}}},
+        {gf_wait_lock, gf_host_lock, {{"", "", 0}}},
+        {gf_wait_futex, gf_host_waiting, {{"", "", 0}}},
+        {gf_wait_poll, gf_host_waiting, {{"", "", 0}}},
+        {gf_wait_socket, gf_host_network, {{"", "", 0}}},
+        {gf_wait_pipe_write,
+         gf_host_pipe_full,
+         {{LIB "logging/__init__.py", "StreamHandler.emit", 1}}},
+        {gf_wait_lock,
+         gf_host_queue,
+         {{LIB "threading.py", "Condition.wait", 1}, {LIB "queue.py", "Queue.get", 1}}},
+        {gf_wait_lock,
+         gf_host_queue_full,
+         {{LIB "threading.py", "Condition.wait", 1}, {LIB "queue.py", "Queue.put", 1}}},
+        {gf_wait_lock,
+         gf_host_data,
+         {{LIB "queue.py", "Queue.get", 1},
+          {PACKAGES "torch/utils/data/dataloader.py", "_get_data", 1}}},
+        {gf_wait_lock, gf_host_thread, {{LIB "threading.py", "Event.wait", 1}}},
+        {gf_wait_lock, gf_host_lock, {{LIB "threading.py", "Semaphore.acquire", 1}}},
+        {gf_wait_poll,
+         gf_host_process,
+         {{LIB "selectors.py", "select", 1}, {LIB "multiprocessing/connection.py", "wait", 1}}},
+        {gf_wait_poll,
+         gf_host_child,
+         {{LIB "selectors.py", "select", 1}, {LIB "subprocess.py", "communicate", 1}}},
+        {gf_wait_poll,
+         gf_host_input,
+         {{LIB "selectors.py", "select", 1}, {LIB "asyncio/base_events.py", "_run_once", 1}}},
+        {gf_wait_socket,
+         gf_host_download,
+         {{LIB "socket.py", "readinto", 1}, {LIB "http/client.py", "begin", 1}}},
+        {gf_wait_running,
+         gf_host_compile,
+         {{PACKAGES "sympy/core/basic.py", "subs", 1},
+          {PACKAGES "torch/_dynamo/convert_frame.py", "_compile", 1}}},
+        {gf_wait_running, gf_host_computing, {{PACKAGES "torch/_dynamo/eval_frame.py", "_fn", 1}}},
+        {gf_wait_file_write,
+         gf_host_checkpoint,
+         {{PACKAGES "torch/serialization.py", "_save", 1},
+          {PACKAGES "torch/serialization.py", "save", 1}}},
+        {gf_wait_file, gf_host_file, {{PACKAGES "torch/serialization.py", "load", 1}}},
+        {gf_wait_futex,
+         gf_host_ranks,
+         {{PACKAGES "torch/distributed/distributed_c10d.py", "barrier", 1}}},
+        {gf_wait_running,
+         gf_host_computing,
+         {{PACKAGES "torch/distributed/distributed_c10d.py", "barrier", 1}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++)
+        assert_int_equal(gf_wait_cause(rows[i].kind, rows[i].frame, GF_ARRAY_LEN(rows[i].frame)),
+                         rows[i].cause);
+    assert_int_equal(gf_wait_cause(gf_wait_unread, NULL, 0), gf_host_other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_system_call_names_its_object),
+        cmocka_unit_test(a_semaphore_is_a_lock),
+        cmocka_unit_test(a_descriptor_is_told_by_its_link_and_its_end),
+        cmocka_unit_test(only_files_of_packages_are_modules),
+        cmocka_unit_test(frames_decide_between_causes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
