@@ -144,6 +144,7 @@ struct gf_step_times {
     enum gf_step_source source;
     uint64_t bytes; /* size of the copy; 0 for other sources */
     uint64_t steps, total_ns;
+    uint64_t last_ns; /* when the last step ended; 0 if the program is between two marked steps */
     /* The percentiles are exact within 4 %, the maximum is exact. */
     uint64_t p50_ns, p99_ns, max_ns;
     uint64_t slow_steps; /* how many took more than 1.5 times the median, within 4 % */

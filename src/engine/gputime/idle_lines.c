@@ -159,7 +159,7 @@ static void read_host(void *closure)
     struct gf_python_place place = {0};
     const bool is_own = read_thread(r);
 
-    r->in_gap = !gf_load_acquire(&r->sample->gap->ended_ns);
+    r->in_gap = !r->sample->gap || !gf_load_acquire(&r->sample->gap->ended_ns);
     if (gf_python_line_read(0, r->sample->python, &place) &&
         (!is_own || gf_feeder_is_same(r->sample->python_tid, &r->facts)))
         r->line = place.line;
@@ -221,6 +221,7 @@ static void read_now(struct gf_host *host, const struct gf_host_sample *sample)
     if (r.has_workers)
         ask_workers(&r);
     host->cause = r.cause;
+    host->at = r.line;
     record_line(&r);
 }
 

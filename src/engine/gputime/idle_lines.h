@@ -72,6 +72,7 @@ struct gf_host {
     uint64_t wait_ns;                /* when that line was read */
     enum gf_host_cause call;         /* the driver call at the last reading */
     enum gf_host_cause cause;        /* what the reading showed */
+    struct gf_python_line at;        /* the line of that cause; its `line` is 0 if unknown */
 };
 
 /* What is known at a sample in a gap. */
@@ -85,7 +86,7 @@ struct gf_host_sample {
     bool launch_bound;       /* the thread submits work in quick succession */
     /* The thread submits work between any two samples, and has waited for the GPU since. */
     bool after_wait;
-    const struct gf_submit_gap *gap;
+    const struct gf_submit_gap *gap; /* NULL: the GPU waits for a peer */
 };
 
 /*

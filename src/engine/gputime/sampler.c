@@ -187,8 +187,12 @@ static bool follows_wait(void)
     return gf_load_relaxed(&most->waited) == gf_load_relaxed(&most->begun);
 }
 
-/* moved: the number of calls that submitted work since the last sample. */
-static enum gf_host_cause cause_of(unsigned number, uint64_t interval, uint64_t moved, uint64_t now)
+/*
+ * moved: the number of calls that submitted work since the last sample. gap: NULL if the GPU is
+ * busy.
+ */
+static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *gap,
+                                   uint64_t interval, uint64_t moved, uint64_t now)
 {
     struct device *device = &sampler.device[number];
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
@@ -203,7 +207,7 @@ static enum gf_host_cause cause_of(unsigned number, uint64_t interval, uint64_t 
         .call = cause_of_call(),
         .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS,
         .after_wait = moved && follows_wait(),
-        .gap = &table->gaps[number],
+        .gap = gap,
     };
 
     if (!sample.python && table->starter_python) {
@@ -231,7 +235,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
         if (!sample.late)
-            sample.cause = cause_of(number, interval, moved, now);
+            sample.cause = cause_of(number, &sampler.table->gaps[number], interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
@@ -239,6 +243,52 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     if (sample.state == gf_gpu_queued && cause_of_call() == gf_host_gpu_wait)
         gf_host_see_wait(&device->host, gf_load_relaxed(&device->gaps.last_python), now);
     gf_gpu_shares_add(&device->shares, &sample);
+}
+
+/* Whether a communication library has submitted work that was not seen to be complete. */
+static bool communicates(int device)
+{
+    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
+        const struct gf_stream_slot *slot = &sampler.table->slots[i];
+        if (gf_load_relaxed(&slot->stream) > GF_SUBMIT_FILLING &&
+            (gf_load_relaxed(&slot->work) & gf_work_comm) &&
+            gf_load_relaxed(&slot->device) == device)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Whether the device makes progress, or may. A collective that waits for a peer keeps the GPU busy
+ * without progress, also for the work that waits for the collective.
+ */
+static bool device_progresses(unsigned number)
+{
+    const enum gf_gpu_state state = sampler.device[number].shares.last.state;
+    return state != gf_gpu_empty && state != gf_gpu_communicating &&
+           !(state == gf_gpu_queued && communicates((int)number));
+}
+
+static void see_standstill(const struct gf_answers *answers, uint64_t interval, uint64_t now,
+                           enum gf_host_cause late)
+{
+    static const struct gf_python_line no_line;
+    const struct gf_python_line *at = &no_line;
+    enum gf_host_cause cause = gf_host_other;
+    bool progress = answers->begun != sampler.begun || late == gf_host_paused;
+
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES && !progress; i++) {
+        struct device *device = &sampler.device[i];
+        if (!gf_load_relaxed(&device->used))
+            continue;
+        progress = gf_standstill_is_near(now) ? device_progresses(i)
+                                              : device->shares.last.state == gf_gpu_unknown;
+        cause = device->shares.last.state == gf_gpu_empty ? device->shares.last.cause
+                : gf_standstill_is_near(now)              ? cause_of(i, NULL, interval, 0, now)
+                                                          : gf_host_other;
+        at = &device->host.at;
+    }
+    gf_standstill_see(now, progress, cause, at);
 }
 
 static void count_questions(const struct gf_answers *answers, uint64_t ns)
@@ -298,6 +348,7 @@ static void take_sample(void)
     }
     gf_graph_steps_see(sampler.table, sampler.before_ns, now, sampler.step_graph);
     publish_facts(now, interval > 2 * sampler.planned_ns + DELAYED_NS);
+    see_standstill(&answers, interval, now, late);
     sampler.before_ns = now;
     sampler.begun = answers.begun;
     sampler.unlisted = answers.unlisted;
@@ -409,6 +460,7 @@ void gf_sampler_read(struct gf_gpu_time *ret)
     ret->refused = gf_load_relaxed(&sampler.refused);
     ret->longest_question_ns = gf_load_relaxed(&sampler.longest_ns);
     gf_cpu_use_read(&ret->without_cpu);
+    gf_standstill_read(&ret->standstill);
     for (unsigned i = 0; ret->on && i < GF_SUBMIT_DEVICES; i++)
         read_device(&sampler.device[i], &ret->device[i]);
 }

@@ -11,6 +11,7 @@
 #include "abi/trace_api.h"
 #include "engine/gputime/idle_lines.h"
 #include "engine/gputime/shares.h"
+#include "engine/gputime/standstill.h"
 #include "engine/gputime/step_facts.h"
 
 struct gf_gpu_time {
@@ -22,6 +23,7 @@ struct gf_gpu_time {
     uint64_t cpu_ns;
     uint64_t questions, refused, longest_question_ns;
     struct gf_cpu_use without_cpu;
+    struct gf_standstill standstill;
     struct gf_gpu_time_device {
         bool used;
         uint64_t state_ns[GF_GPU_STATE_COUNT];

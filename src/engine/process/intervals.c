@@ -2,17 +2,22 @@
 #include "engine/process/intervals.h"
 
 #include "base/clock.h"
+#include "base/fmt.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "engine/gputime/sampler.h"
 #include "engine/process/process_state.h"
 #include "engine/report/report_gpu_time.h"
 #include "engine/report/report_steps.h"
 #include "engine/report/summary.h"
+#include "engine/report/summary_time.h"
 #include "engine/transfer/stats.h"
 #include "host/gpu.h"
 #include "host/tasks.h"
 #include "os/cgroup.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -337,6 +342,46 @@ static const char *find_reason(const struct gf_preload *preload)
     return NULL;
 }
 
+/* Called before a standstill is told. Reads a file, once per standstill. */
+static void read_tracer(void *closure)
+{
+    char text[1024];
+    const char *tracer = gf_procfs_read(text, sizeof(text), "", "proc/self/status") > 0
+                             ? gf_procfs_field(text, "TracerPid")
+                             : NULL;
+
+    *(bool *)closure = tracer && gf_procfs_number(tracer);
+}
+
+static bool is_traced(void)
+{
+    bool traced = false;
+
+    gf_own_table_run(read_tracer, &traced);
+    return traced;
+}
+
+/* Called on the sampler's thread. */
+static void tell_standstill(const struct gf_standstill *standstill)
+{
+    const struct gf_python_line *at = &standstill->at;
+    const unsigned s = (unsigned)(standstill->ns / 1000000000);
+    char step[32] = "", line[160] = "";
+
+    if (standstill->step)
+        gf_fmt(step, sizeof(step), " (step %llu)", (unsigned long long)standstill->step);
+    if (!standstill->ongoing) {
+        gf_fmt(line, sizeof(line), "a step has ended after %u s%s", s, step);
+        gf_events_record(gf_report_resumed, line);
+        return;
+    }
+    if (at->line)
+        gf_fmt(line, sizeof(line), " at %s:%d in %s", gf_path_file_name(at->file), at->line,
+               at->function);
+    gf_events_announce(gf_report_standstill, "no step has ended for %u s%s: %s%s", s, step,
+                       gf_summary_gpu_time_cause(standstill->cause), line);
+}
+
 void gf_gpu_time_prepare(void)
 {
     const struct gf_preload *preload = gf_process.preload;
@@ -345,6 +390,12 @@ void gf_gpu_time_prepare(void)
 
     if (reason)
         gf_info("the GPU's time is not sampled: %s", reason);
+    gf_standstill_open(&(struct gf_standstill_setup){.least_ns = UINT64_C(1000000000) *
+                                                                 preload->options->standstill,
+                                                     .step_times = preload->step_times,
+                                                     .step_count = preload->step_count,
+                                                     .is_traced = is_traced,
+                                                     .tell = tell_standstill});
     gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
                                                   .table = preload->submissions,
                                                   .end_lost_calls = preload->end_lost_calls,

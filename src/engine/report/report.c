@@ -327,6 +327,7 @@ void gf_report_add_sample(struct gf_report *report, const struct gf_report_sampl
 
 const char *gf_report_event_name(enum gf_report_event_kind kind)
 {
-    static const char *const names[] = {"rebound", "widened", "left_to_driver", "ring"};
+    static const char *const names[] = {"rebound",    "widened", "left_to_driver",
+                                        "standstill", "resumed", "ring"};
     return names[kind];
 }

@@ -62,10 +62,12 @@ struct gf_report_sample {
 };
 
 enum gf_report_event_kind {
-    gf_report_rebound, /* threads were moved to other CPUs, because another device was chosen */
-    gf_report_widened, /* the starvation guard widened the masks */
-    gf_report_left,    /* copies or pinned allocations are left to the driver from now on */
-    gf_report_ring,    /* the size of a staging ring changed; only the log has this event */
+    gf_report_rebound,    /* threads were moved to other CPUs, because another device was chosen */
+    gf_report_widened,    /* the starvation guard widened the masks */
+    gf_report_left,       /* copies or pinned allocations are left to the driver from now on */
+    gf_report_standstill, /* no step ended for a long time */
+    gf_report_resumed,    /* the standstill has ended */
+    gf_report_ring,       /* the size of a staging ring changed; only the log has this event */
 };
 
 struct gf_report_event {

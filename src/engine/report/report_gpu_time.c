@@ -92,6 +92,35 @@ static void put_without_cpu(struct gf_json *json, const struct gf_cpu_use *use)
     gf_json_end(json, '}');
 }
 
+static void put_standstill(struct gf_json *json, const struct gf_standstill *standstill,
+                           uint64_t started_ns)
+{
+    const struct gf_python_line *at = &standstill->at;
+
+    if (!standstill->count) {
+        gf_json_null(json, "standstill");
+        return;
+    }
+    gf_json_begin(json, "standstill", '{');
+    gf_json_size(json, "count", standstill->count);
+    gf_json_bool(json, "ongoing", standstill->ongoing);
+    gf_json_milli(json, "at_s",
+                  (standstill->since_ns - gf_min(started_ns, standstill->since_ns)) / 1000000);
+    gf_json_milli(json, "s", standstill->ns / 1000000);
+    if (standstill->step)
+        gf_json_size(json, "step", standstill->step);
+    else
+        gf_json_null(json, "step");
+    gf_json_text(json, "cause", gf_host_cause_name(standstill->cause));
+    gf_json_text(json, "file", at->line ? at->file : NULL);
+    if (at->line)
+        gf_json_int(json, "line", at->line);
+    else
+        gf_json_null(json, "line");
+    gf_json_text(json, "function", at->line ? at->function : NULL);
+    gf_json_end(json, '}');
+}
+
 void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time,
                             uint64_t started_ns)
 {
@@ -104,6 +133,7 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
     gf_json_size(json, "refused", time->refused);
     gf_json_size(json, "longest_question_us", time->longest_question_ns / 1000);
     put_without_cpu(json, &time->without_cpu);
+    put_standstill(json, &time->standstill, started_ns);
     gf_json_begin(json, "devices", '[');
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (time->device[i].used)

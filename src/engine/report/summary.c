@@ -106,8 +106,10 @@ static void say_pages(struct gf_textbuf *out, const struct gf_report *report, co
 static void say_last_move(struct gf_textbuf *out, const struct gf_report *report)
 {
     for (size_t i = report->event_count; i-- > 0;) {
-        if (report->events[i].kind == gf_report_left)
-            continue; /* this event was already printed when it happened */
+        const enum gf_report_event_kind kind = report->events[i].kind;
+        /* These were already printed when they happened, or need no line. */
+        if (kind == gf_report_left || kind == gf_report_standstill || kind == gf_report_resumed)
+            continue;
         gf_say(out, "; %s", report->events[i].text);
         break;
     }

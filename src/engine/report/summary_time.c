@@ -240,7 +240,7 @@ static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
 }
 
 /* Returns the summary's words for a cause, for example "waiting for data". */
-static const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
+const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
 {
     return text_of(cause)->what;
 }

@@ -20,4 +20,7 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
 /* Writes "" if no steps were found. */
 void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
 
+/* Returns the words for what the submitting thread did while a GPU had nothing to do. */
+const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);
+
 #endif

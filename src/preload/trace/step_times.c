@@ -200,7 +200,8 @@ bool gf_step_series_read(const struct gf_step_series *series, const struct gf_st
 {
     const unsigned first = first_bucket(series);
 
-    *ret = (struct gf_step_times){.source = series->source, .max_ns = series->longest[0].ns};
+    *ret = (struct gf_step_times){
+        .source = series->source, .last_ns = series->last_ns, .max_ns = series->longest[0].ns};
     read_durations(series, first, ret);
     read_facts(series, sums, ret);
     if (series->source == gf_step_marks)

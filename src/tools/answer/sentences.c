@@ -6,6 +6,7 @@
 #include "tools/answer/amount.h"
 #include "tools/answer/helps.h"
 #include "tools/answer/rank_compare.h"
+#include "tools/answer/standing.h"
 #include "tools/job/steps.h"
 
 #include <stdio.h>
@@ -464,6 +465,8 @@ static void say_no_rank(struct gf_answer *answer)
 
 void gf_verdict_say(struct gf_answer *answer)
 {
+    const bool stands = gf_standing_say(answer);
+
     gf_rank_compare(answer);
     say_rank(answer);
     say_gpu_time(answer);
@@ -479,7 +482,8 @@ void gf_verdict_say(struct gf_answer *answer)
     else
         gf_step_text_say(answer);
     say_step_onset(answer);
-    say_no_rank(answer);
+    if (!stands)
+        say_no_rank(answer);
     say_staging(answer);
     gf_advice_say(answer);
     gf_notes_say(answer);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/gputime/standstill.h"
+
+#include "base/atomic.h"
+
+#include <sched.h>
+
+#define SECOND UINT64_C(1000000000)
+#define MEDIANS 10u
+#define TRIES 1000u
+
+static struct {
+    struct gf_standstill_setup setup;
+    uint64_t progress_ns; /* the last sample with progress */
+    /* The samples of the present second: how many had a cause of a standstill, and another cause. */
+    uint64_t second_ns;
+    unsigned still, others;
+    /* The last cause of a standstill, and its line. */
+    enum gf_host_cause cause;
+    struct gf_python_line at;
+    struct gf_standstill found;
+    _Atomic bool locked; /* true while a thread reads or writes `published` */
+    struct gf_standstill published;
+} stand;
+
+void gf_standstill_open(const struct gf_standstill_setup *setup)
+{
+    stand.setup = *setup;
+}
+
+/*
+ * Whether a thread with this cause may stand still. A thread that waits for input has nothing to
+ * do, and one that computes, compiles, downloads, writes or waits for a child or for workers that
+ * compute makes progress.
+ */
+static bool is_still(enum gf_host_cause cause)
+{
+    switch (cause) {
+    case gf_host_driver:
+    case gf_host_gpu_wait:
+    case gf_host_gil:
+    case gf_host_ranks:
+    case gf_host_storage:
+    case gf_host_workers_sleep:
+    case gf_host_workers_lock:
+    case gf_host_data:
+    case gf_host_process:
+    case gf_host_queue_full:
+    case gf_host_thread:
+    case gf_host_file:
+    case gf_host_fault:
+    case gf_host_lock:
+    case gf_host_sleep:
+    case gf_host_waiting:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool lock_published(void)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        bool locked = false;
+        if (gf_cas_acquire(&stand.locked, &locked, true))
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+static void publish(void)
+{
+    if (!lock_published())
+        return;
+    stand.published = stand.found;
+    gf_store_release(&stand.locked, false);
+}
+
+void gf_standstill_read(struct gf_standstill *ret)
+{
+    *ret = (struct gf_standstill){0};
+    if (!lock_published())
+        return;
+    *ret = stand.published;
+    gf_store_release(&stand.locked, false);
+}
+
+static void begin(uint64_t now, const struct gf_step_times *times)
+{
+    struct gf_step_count steps = {0};
+
+    if (stand.setup.is_traced()) {
+        stand.progress_ns = now;
+        return;
+    }
+    if (times->source == gf_step_marks)
+        stand.setup.step_count(&steps);
+    stand.found = (struct gf_standstill){.count = stand.found.count + 1,
+                                         .ongoing = true,
+                                         .since_ns = times->last_ns,
+                                         .ns = now - times->last_ns,
+                                         .step = steps.current,
+                                         .cause = stand.cause,
+                                         .at = stand.at};
+    publish();
+    stand.setup.tell(&stand.found);
+}
+
+static void end(uint64_t now)
+{
+    if (!stand.found.ongoing)
+        return;
+    stand.found.ongoing = false;
+    stand.found.ns = now - stand.found.since_ns;
+    publish();
+    stand.setup.tell(&stand.found);
+}
+
+/* Called once a second while nothing progresses. last_ns is 0 between two steps. */
+static void check(uint64_t now)
+{
+    struct gf_step_times times;
+
+    if (now - stand.progress_ns < gf_min(stand.setup.least_ns, SECOND))
+        return;
+    stand.setup.step_times(&times);
+    const uint64_t since = gf_max(stand.progress_ns, times.last_ns),
+                   least = gf_max(stand.setup.least_ns, MEDIANS * times.p50_ns);
+    const bool stands =
+        times.source != gf_step_none && times.last_ns && now > since && now - since >= least;
+    if (!stands) {
+        end(now);
+    } else if (!stand.found.ongoing) {
+        begin(now, &times);
+    } else {
+        stand.found.ns = now - stand.found.since_ns;
+        publish();
+    }
+}
+
+static void see_progress(uint64_t now)
+{
+    stand.progress_ns = now;
+    stand.still = stand.others = 0;
+    stand.second_ns = now;
+    end(now);
+}
+
+void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
+                       const struct gf_python_line *at)
+{
+    if (!stand.setup.least_ns)
+        return;
+    if (progress || !stand.progress_ns) {
+        see_progress(now);
+        return;
+    }
+    if (is_still(cause)) {
+        stand.still++;
+        stand.cause = cause;
+        stand.at = *at;
+    } else {
+        stand.others++;
+    }
+    if (now - stand.second_ns < SECOND)
+        return;
+    if (stand.others > stand.still) {
+        see_progress(now);
+        return;
+    }
+    check(now);
+    stand.still = stand.others = 0;
+    stand.second_ns = now;
+}
+
+bool gf_standstill_is_near(uint64_t now)
+{
+    return stand.setup.least_ns && now - stand.progress_ns >= SECOND;
+}

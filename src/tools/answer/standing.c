@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/answer/standing.h"
+
+#include "base/fmt.h"
+#include "base/path.h"
+#include "tools/answer/helps.h"
+#include "tools/job/process_report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUPS_SAID 4
+
+/* Processes that stand in one step at one line. */
+struct group {
+    char cause[32], at[192]; /* at: the line, or "" */
+    double step, s;          /* step: -1 if unknown; s: the longest time */
+    unsigned count;
+};
+
+struct standing {
+    struct group *list;
+    size_t count;
+    size_t *group_of; /* for each process: its group + 1; 0: it does not stand */
+};
+
+static void read_group(const json_t *found, struct group *ret)
+{
+    char file[256], function[96];
+    const json_t *step = gf_report_at(found, "step");
+
+    memset(ret, 0, sizeof(*ret));
+    gf_report_text(found, "cause", ret->cause, sizeof(ret->cause));
+    ret->step = json_is_number(step) ? json_number_value(step) : -1;
+    ret->s = gf_report_number(found, "s");
+    gf_report_text(found, "file", file, sizeof(file));
+    gf_report_text(found, "function", function, sizeof(function));
+    if (*file)
+        gf_fmt(ret->at, sizeof(ret->at), " at %s:%d in %s", gf_path_file_name(file),
+               (int)gf_report_number(found, "line"), function);
+}
+
+static bool is_same(const struct group *a, const struct group *b)
+{
+    return strcmp(a->cause, b->cause) == 0 && strcmp(a->at, b->at) == 0 && a->step <= b->step &&
+           a->step >= b->step;
+}
+
+/* Returns the number of the group, which is added to the list if it is new. */
+static size_t add_to_group(struct standing *standing, const struct group *one)
+{
+    size_t i = 0;
+
+    while (i < standing->count && !is_same(&standing->list[i], one))
+        i++;
+    if (i == standing->count)
+        standing->list[standing->count++] = *one;
+    standing->list[i].s = gf_max(standing->list[i].s, one->s);
+    standing->list[i].count++;
+    return i;
+}
+
+static void find_groups(const struct gf_job *job, struct standing *ret)
+{
+    for (size_t i = 0; i < job->process_count; i++) {
+        const struct gf_job_process *process = &job->processes[i];
+        const json_t *found = process->report && !process->excluded
+                                  ? gf_report_at(process->report, "gpu_time.standstill")
+                                  : NULL;
+        struct group one;
+
+        if (!json_is_object(found) || !json_is_true(gf_report_at(found, "ongoing")))
+            continue;
+        read_group(found, &one);
+        ret->group_of[i] = add_to_group(ret, &one) + 1;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+    return one < other ? -1 : one > other;
+}
+
+/* Writes "ranks 0, 1, 4-6", or "process 4711" without ranks. */
+static void say_members(const struct gf_job *job, const struct standing *standing, size_t group,
+                        struct gf_textbuf *out)
+{
+    int64_t *rank = calloc(standing->list[group].count, sizeof(*rank));
+    size_t count = 0;
+
+    for (size_t i = 0; rank && i < job->process_count; i++) {
+        if (standing->group_of[i] != group + 1)
+            continue;
+        if (job->processes[i].rank < 0) {
+            gf_say(out, "process %lld", (long long)job->processes[i].pid);
+            free(rank);
+            return;
+        }
+        rank[count++] = job->processes[i].rank;
+    }
+    if (count)
+        qsort(rank, count, sizeof(*rank), by_number);
+    for (size_t i = 0, end; i < count; i = end + 1) {
+        for (end = i; end + 1 < count && rank[end + 1] <= rank[end] + 1; end++)
+            ;
+        gf_say(out, "%s%lld", i ? ", " : rank[0] < rank[count - 1] ? "ranks " : "rank ",
+               (long long)rank[i]);
+        if (rank[end] > rank[i])
+            gf_say(out, "%s%lld", rank[end] > rank[i] + 1 ? "-" : ", ", (long long)rank[end]);
+    }
+    free(rank);
+}
+
+/* The group with the fewest processes comes first, because the others may wait for it. */
+static int by_count(const void *a, const void *b)
+{
+    const struct group *one = *(const struct group *const *)a,
+                       *other = *(const struct group *const *)b;
+
+    if (one->count != other->count)
+        return one->count < other->count ? -1 : 1;
+    return one < other ? -1 : one > other;
+}
+
+static unsigned long long whole(double number)
+{
+    return (unsigned long long)gf_min(gf_max(number, 0.0), 1e15);
+}
+
+static void say_groups(struct gf_answer *answer, const struct standing *standing,
+                       const struct group **order)
+{
+    char text[1024] = "";
+    struct gf_textbuf out = {text, sizeof(text), 0};
+
+    for (size_t i = 0; i < gf_min(standing->count, (size_t)GROUPS_SAID); i++) {
+        const struct group *group = order[i];
+        if (i)
+            gf_say(&out, "; ");
+        say_members(answer->job, standing, (size_t)(group - standing->list), &out);
+        if (group->step >= 0)
+            gf_say(&out, " in step %llu", whole(group->step));
+        gf_say(&out, " for %llu s: %s%s", whole(group->s), gf_host_words(group->cause),
+               group->at);
+    }
+    if (standing->count > GROUPS_SAID)
+        gf_say(&out, "; %zu more places", standing->count - GROUPS_SAID);
+    gf_lines_add(&answer->verdict, "No step ended any more when the reports were written: %s.",
+                 text);
+}
+
+bool gf_standing_say(struct gf_answer *answer)
+{
+    const size_t most = answer->job->process_count + 1;
+    struct standing standing = {.list = calloc(most, sizeof(*standing.list)),
+                                .group_of = calloc(most, sizeof(*standing.group_of))};
+    const struct group **order = calloc(most, sizeof(*order));
+
+    if (standing.list && standing.group_of && order) {
+        find_groups(answer->job, &standing);
+        for (size_t i = 0; i < standing.count; i++)
+            order[i] = &standing.list[i];
+        if (standing.count) {
+            qsort(order, standing.count, sizeof(*order), by_count);
+            say_groups(answer, &standing, order);
+        }
+    }
+    free(order);
+    free(standing.list);
+    free(standing.group_of);
+    return standing.count > 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sentence about processes that stand still (docs/log.md#standstill). */
+#ifndef GF_TOOLS_ANSWER_STANDING_H
+#define GF_TOOLS_ANSWER_STANDING_H
+
+#include "tools/answer/answer.h"
+
+/*
+ * Adds a sentence if a process stood still when its report was written: in which step, for how
+ * long, and where, grouped by ranks. Returns false if none did.
+ */
+bool gf_standing_say(struct gf_answer *answer);
+
+#endif

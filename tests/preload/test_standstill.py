@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that made steps and stands still is named once, with its line, while it stands. One that waits for input,
+compiles, computes, is between two steps or is stopped is not."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import textwrap
+import time
+
+import pytest
+from conftest import COMMAND, SOURCE, Runner
+from test_answers import START
+from test_python import DEBIAN
+
+# Makes 30 steps and then calls stand() in step 31.
+STEPS = """
+sys.path.insert(1, PYTHON)
+import gpufeed
+start()
+for number in range(1, 32):
+    gpufeed.set_step(number)
+    step()
+    time.sleep(0.01)
+"""
+
+PROGRAMS = {
+    "sleeps": ("""
+        def read_shard():
+            time.sleep(4)
+        read_shard()
+        gpufeed.set_step(32)
+        time.sleep(1.5)
+        gpufeed.set_step(0)
+    """, {}),
+    "serves": ("""
+        import asyncio
+        asyncio.run(asyncio.sleep(4))
+    """, {}),
+    "compiles": ("""
+        import torch._dynamo.eval_frame
+        torch._dynamo.eval_frame.run(lambda: time.sleep(4))
+    """, {"torch/__init__.py": "", "torch/_dynamo/__init__.py": "",
+          "torch/_dynamo/eval_frame.py": """
+              from torch._dynamo import convert_frame
+              def run(function):
+                  convert_frame.convert(function)
+          """, "torch/_dynamo/convert_frame.py": """
+              import subprocess
+              def convert(function):
+                  subprocess.run(["sleep", "4"])
+          """}),
+    "computes": ("""
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            pass
+    """, {}),
+    "has_ended": ("""
+        gpufeed.set_step(0)
+        time.sleep(4)
+    """, {}),
+    "is_stopped": ("""
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """, {}),
+}
+LIMIT = dict(GPUFEED_STANDSTILL=2, GPUFEED_VERBOSE=1, PYTHONDONTWRITEBYTECODE=1)
+
+
+def write(folder, text, packages):
+    start = "import signal\n" + START + STEPS
+    for name, places in {"PRELOAD_TESTS": SOURCE / "tests" / "preload", "PYTHON": SOURCE / "python"}.items():
+        start = start.replace(name, repr(str(places)))
+    (folder / "program.py").write_text(start + textwrap.dedent(text), encoding="utf-8")
+    for name, module in packages.items():
+        (folder / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "site-packages" / name).write_text(textwrap.dedent(module), encoding="utf-8")
+
+
+def stand(folder, name):
+    write(folder, *PROGRAMS[name])
+    env = Runner().env(sim=True, GPUFEED_LOG=folder / "log", **LIMIT)
+    with subprocess.Popen([DEBIAN, folder / "program.py"], env=env, stderr=subprocess.PIPE, text=True) as program:
+        if name == "is_stopped":
+            os.waitpid(program.pid, os.WUNTRACED)
+            time.sleep(4)
+            program.send_signal(signal.SIGCONT)
+        said = program.communicate(timeout=60)[1]
+    events = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    return said, [event for event in events if event["event"] in ("standstill", "resumed")]
+
+
+@pytest.fixture(scope="module")
+def stood(tmp_path_factory):
+    with concurrent.futures.ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        return {name: pool.submit(stand, tmp_path_factory.mktemp(name), name) for name in PROGRAMS}
+
+
+def test_a_standstill_is_named_once_and_its_end_is_logged(stood):
+    said, events = stood["sleeps"].result()
+    assert [event["event"] for event in events] == ["standstill", "resumed"], said
+    assert said.count("no step has ended for ") == 1 and said.count("a step has ended") == 0
+    line = events[0]["text"]
+    assert line.startswith("no step has ended for ") and " s (step 31): the submitting thread slept at program.py:" in line
+    assert line.endswith(" in read_shard") and f"gpufeed: {line}\n" in said
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "sleeps"])
+def test_other_pauses_are_not_named(stood, name):
+    said, events = stood[name].result()
+    assert not events and "no step has ended" not in said
+
+
+RANKS = """
+rank, box = int(os.environ["RANK"]), os.environ["BOX"]
+def read_shard():
+    if rank == 2:
+        time.sleep(1000)
+def barrier():
+    open(f"{box}/{rank}", "w").close()
+    while len(os.listdir(box)) < 4:
+        time.sleep(0.002)
+read_shard()
+barrier()
+"""
+
+
+def test_the_rank_that_others_wait_for_is_told_apart(tmp_path):
+    write(tmp_path, RANKS, {})
+    (tmp_path / "box").mkdir()
+    (tmp_path / "out").mkdir()
+    ranks = []
+    for rank in range(4):
+        env = Runner().env(sim=True, RANK=rank, WORLD_SIZE=4, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=4, BOX=tmp_path / "box",
+                           GPUFEED_REPORT=tmp_path / "out" / "%r.json", **LIMIT)
+        ranks.append(subprocess.Popen([DEBIAN, tmp_path / "program.py"], env=env, stderr=subprocess.DEVNULL))
+
+    def standing():
+        files = list((tmp_path / "out").glob("*.json"))
+        found = [json.loads(file.read_text())["gpu_time"]["standstill"] for file in files]
+        return len(found) == 4 and all(found)
+    end = time.monotonic() + 60
+    while not standing() and time.monotonic() < end:
+        time.sleep(0.2)
+    for program in ranks:
+        program.kill()
+        program.wait()
+    done = Runner()(COMMAND, "report", "--json", tmp_path / "out", preload=False)
+    first = json.loads(done.stdout)["verdict"][0]
+    late, others = first.split("; ")
+    assert late.startswith("No step ended any more when the reports were written: rank 2 in step 31 for "), first
+    assert " s: the submitting thread slept at program.py:" in late and late.endswith(" in read_shard")
+    assert others.startswith("ranks 0, 1, 3 in step 31 for ") and others.endswith(" in barrier.")
+    assert "No rank differs" not in done.stdout
