@@ -9,6 +9,7 @@ import signal
 import subprocess
 import termios
 import textwrap
+import time
 
 import pytest
 
@@ -222,7 +223,7 @@ REPORT = b'{"schema": 2, "pid": 1, "ran_s": 10.0, "steps": {"ended": 50}, "gpus"
     (("gpufeed-live", b"gpufeed\n", 1, 0, 2, len(REPORT) + 1, REPORT), NOTHING),
     (("gpufeed-live", b"gpufeed\n", 1, 0, 2, 0, b""), NOTHING),
     (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, b"{" * 10000), NOTHING),
-    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, b'{"schema": 2, "gpus": 7, "stalls": []}'), "0:00:00       0.0 "),
+    (("gpufeed-live", b"gpufeed\n", 1, 0, 2, None, b'{"schema": 2, "gpus": 7, "stalls": []}'), "0:00:00         - "),
     (("another", b"gpufeed\n", 1, 0, 2, None, REPORT), NOTHING),
 ])
 def test_damaged_files(start, top, file, said):
@@ -349,3 +350,42 @@ def test_nobody_to_show(run):
     if "unshare:" in found.stderr:
         pytest.skip("this container permits no process namespaces")
     assert found.stdout.splitlines()[1] == "No process of this user uses libgpufeed now."
+
+
+LOADER = """
+import multiprocessing, sys, time
+sys.path[:0] = [{places!r}]
+import feeder
+def work(queue):
+    while True:
+        queue.put(b"x" * 4096)
+if __name__ == "__main__":
+    feeder.start()
+    queue = multiprocessing.Queue(4)
+    workers = [multiprocessing.Process(target=work, args=(queue,), daemon=True) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    print(*(worker.pid for worker in workers), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_workers_are_counted_with_their_process(tmp_path, run):
+    """The workers were forked after the first use of CUDA, so they have mapped the engine, too."""
+    program = tmp_path / "program.py"
+    program.write_text(LOADER.format(places=os.path.dirname(os.path.abspath(__file__))), encoding="utf-8")
+    env = run.env(sim=True, GPUFEED_LIVE="on")
+    with subprocess.Popen([PYTHON, program], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        workers = process.stdout.readline().split()
+        for _ in range(100):
+            shown = run(COMMAND, "top", "-n", "1", preload=False).stdout
+            line = next((line for line in shown.splitlines() if line.split()[:1] == [str(process.pid)]), "")
+            if "(+6 workers, " in line:
+                break
+            time.sleep(0.1)
+        rows = json.loads(run(COMMAND, "top", "--json", preload=False).stdout)["processes"]
+        process.stdin.close()
+        process.wait()
+    assert re.search(r"\(\+6 workers, [0-6] asleep\) ", line), shown
+    assert not {row["pid"] for row in rows} & set(map(int, workers))
+    assert [row["workers"] for row in rows if row["pid"] == process.pid] == [6]

@@ -33,16 +33,18 @@ static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
         return json_pack("{s:i,s:o}", "pid", snapshot->pid, "source",
                          gf_json_text(source_name(snapshot->source)));
     gf_process_figures_read(snapshot, history, &figures);
-    return json_pack("{s:i,s:o,s:o,s:f,s:f,s:o,s:o,s:f,s:f,s:f,s:o,s:b,s:o,s:o}", "pid",
+    return json_pack("{s:i,s:o,s:o,s:f,s:f,s:o,s:o,s:o,s:f,s:f,s:f,s:o,s:b,s:o,s:o,s:i,s:i}", "pid",
                      snapshot->pid, "source", gf_json_text(source_name(snapshot->source)), "rank",
                      figures.rank < 0 ? json_null() : json_integer(figures.rank), "ran_s",
-                     figures.ran_s, "steps_per_s", figures.steps, "idle_share",
-                     figures.idle < 0 ? json_null() : json_real(figures.idle), "idle_cause",
-                     gf_json_text(figures.idle_cause), "to_device_bytes_per_s", figures.to_device,
-                     "from_device_bytes_per_s", figures.from_device, "stalled_share",
-                     figures.stalled, "stall_cause", gf_json_text(figures.stall_cause), "bound",
-                     figures.is_bound, "gpu", gf_json_text(figures.gpu), "command",
-                     gf_json_text(figures.command));
+                     figures.ran_s, "steps_per_s", figures.steps, "detected_steps_per_s",
+                     figures.detected_steps < 0 ? json_null() : json_real(figures.detected_steps),
+                     "idle_share", figures.idle < 0 ? json_null() : json_real(figures.idle),
+                     "idle_cause", gf_json_text(figures.idle_cause), "to_device_bytes_per_s",
+                     figures.to_device, "from_device_bytes_per_s", figures.from_device,
+                     "stalled_share", figures.stalled, "stall_cause",
+                     gf_json_text(figures.stall_cause), "bound", figures.is_bound, "gpu",
+                     gf_json_text(figures.gpu), "command", gf_json_text(figures.command), "workers",
+                     (int)history->workers, "workers_asleep", (int)history->asleep);
 }
 
 /* Prints the line of a process in `gpufeed top`. */
@@ -80,7 +82,8 @@ static void fill_cells(pid_t pid, const struct gf_process_figures *figures, stru
     snprintf(text[gf_column_rank], GF_COLUMN_TEXT, figures->rank < 0 ? "-" : "%lld",
              (long long)figures->rank);
     put_time(text[gf_column_ran], GF_COLUMN_TEXT, figures->ran_s);
-    snprintf(text[gf_column_steps], GF_COLUMN_TEXT, "%.1f", figures->steps);
+    const double steps = figures->marks_steps ? figures->steps : figures->detected_steps;
+    snprintf(text[gf_column_steps], GF_COLUMN_TEXT, steps < 0 ? "-" : "%.1f", steps);
     snprintf(text[gf_column_idle], GF_COLUMN_TEXT, figures->idle < 0 ? "-" : "%.1f%%",
              100 * figures->idle);
     put_cause(text[gf_column_why_idle], figures->idle_cause);
@@ -97,12 +100,15 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
     const bool fits_gpu = gf_columns_fit_gpu(width);
     struct gf_process_figures figures;
     struct gf_cells cells;
-    char program[384];
+    char program[448], workers[64] = "";
 
     gf_process_figures_read(snapshot, history, &figures);
     fill_cells(snapshot->pid, &figures, &cells);
-    snprintf(program, sizeof(program), "%s%s%s%s",
-             snapshot->source == gf_snapshot_file ? "(report file) " : "",
+    if (history->workers)
+        snprintf(workers, sizeof(workers), "(+%u worker%s, %u asleep) ", history->workers,
+                 history->workers == 1 ? "" : "s", history->asleep);
+    snprintf(program, sizeof(program), "%s%s%s%s%s",
+             snapshot->source == gf_snapshot_file ? "(report file) " : "", workers,
              fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
              fits_gpu ? figures.command : without_folder(figures.command));
     gf_columns_print(out, &cells, program, width);
@@ -121,11 +127,13 @@ static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
         print_figures(out, snapshot, history, width);
         return;
     }
-    snprintf(
-        line, sizeof(line), "%7d  %s", snapshot->pid,
-        snapshot->source == gf_snapshot_newer
-            ? "has a later version of the library; use the gpufeed command of that version"
-            : "has no figures yet, or they cannot be read; set GPUFEED_LIVE=on or GPUFEED_REPORT");
+    snprintf(line, sizeof(line), "%7d  %s%s", snapshot->pid,
+             snapshot->source == gf_snapshot_newer
+                 ? "has a later version of the library; use the gpufeed command of that version"
+                 : "has no figures yet, or they cannot be read",
+             snapshot->source == gf_snapshot_newer || snapshot->is_wanted
+                 ? ""
+                 : "; set GPUFEED_LIVE=on or GPUFEED_REPORT");
     gf_columns_print_line(out, line, width);
 }
 
@@ -133,6 +141,7 @@ static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
 
 #define PROCESSES_MAX 256
 #define PERIOD_MS 1000
+#define ANCESTORS_MOST 16
 #define GF_TOP_SCHEMA 1 /* a new field does not change it */
 
 static const struct option flag_table[] = {
@@ -270,6 +279,7 @@ static int check_operand(struct words *words)
 
 struct picture {
     pid_t pids[PROCESSES_MAX];
+    unsigned workers[PROCESSES_MAX], asleep[PROCESSES_MAX]; /* of each process */
     size_t count, hidden;
     struct gf_top_history history[PROCESSES_MAX];
     size_t kept; /* number of elements of history */
@@ -296,6 +306,8 @@ static void read_picture(struct picture *picture, show_fn *show, void *closure)
         now[i] = find_history(picture, picture->pids[i]);
         gf_snapshot_read(picture->pids[i], &snapshot);
         gf_process_figures_add(&now[i], &snapshot);
+        now[i].workers = picture->workers[i];
+        now[i].asleep = picture->asleep[i];
         show(closure, &snapshot, &now[i]);
         json_decref(snapshot.report);
     }
@@ -337,6 +349,54 @@ static void print_json(struct picture *picture)
     json_decref(all);
 }
 
+/* Returns the index of the nearest ancestor in the list; -1 if there is none. */
+static int find_ancestor(const struct picture *picture, pid_t parent)
+{
+    bool runs;
+
+    for (unsigned i = 0; i < ANCESTORS_MOST && parent > 1; i++) {
+        for (size_t k = 0; k < picture->count; k++)
+            if (picture->pids[k] == parent)
+                return (int)k;
+        if (!gf_snapshot_is_worker(parent, &parent, &runs))
+            break;
+    }
+    return -1;
+}
+
+/* Counts forked children with the process whose figures are theirs, and drops their own rows. */
+static void fold_workers(struct picture *picture)
+{
+    static struct picture all;
+    int row[PROCESSES_MAX]; /* where each process is shown; -1: below `above` */
+    int above[PROCESSES_MAX];
+    size_t count = 0;
+
+    all = *picture;
+    memset(picture->workers, 0, sizeof(picture->workers));
+    memset(picture->asleep, 0, sizeof(picture->asleep));
+    for (size_t i = 0; i < all.count; i++) {
+        pid_t parent = 0;
+        bool runs = false;
+        above[i] =
+            gf_snapshot_is_worker(all.pids[i], &parent, &runs) ? find_ancestor(&all, parent) : -1;
+        all.asleep[i] = !runs;
+        row[i] = above[i] < 0 ? (int)count : -1;
+        if (above[i] < 0)
+            picture->pids[count++] = all.pids[i];
+    }
+    for (size_t i = 0; i < all.count; i++) {
+        int top = above[i];
+        for (unsigned k = 0; top >= 0 && row[top] < 0 && k < ANCESTORS_MOST; k++)
+            top = above[top];
+        if (top < 0 || row[top] < 0)
+            continue;
+        picture->workers[row[top]]++;
+        picture->asleep[row[top]] += all.asleep[i];
+    }
+    picture->count = count;
+}
+
 /*
  * Finds the processes to show. Returns false if the user named a process, and this process has
  * ended.
@@ -346,6 +406,7 @@ static bool find(const struct words *words, struct picture *picture)
     if (!words->only) {
         picture->count =
             gf_snapshot_find(words->operand, picture->pids, PROCESSES_MAX, &picture->hidden);
+        fold_workers(picture);
         return true;
     }
     picture->pids[0] = words->only;

@@ -40,6 +40,7 @@ void gf_process_figures_add(struct gf_top_history *history, const struct gf_snap
     struct gf_top_sums now = {
         .seconds = gf_report_number(report, "ran_s"),
         .steps = gf_report_number(report, "steps.ended"),
+        .detected_steps = gf_report_number(report, "step_times.steps"),
         .to_device = copied(report, "to_device"),
         .from_device = copied(report, "from_device"),
         .stalls_us = gf_report_number(report, "stalls.us"),
@@ -140,12 +141,16 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
         .rank = rank_of(report),
         .ran_s = now.seconds,
         .steps = (now.steps - from.steps) / passed,
+        .marks_steps = json_is_object(gf_report_at(report, "steps")),
+        .detected_steps = -1,
         .to_device = (now.to_device - from.to_device) / passed,
         .from_device = (now.from_device - from.from_device) / passed,
         .stalled = (now.stalls_us - from.stalls_us) / passed / 1e6,
         .idle = idle_share(&now, &from),
         .is_bound = json_is_true(gf_report_at(report, "binding.in_force")),
     };
+    if (!ret->marks_steps && json_is_object(gf_report_at(report, "step_times")))
+        ret->detected_steps = gf_max((now.detected_steps - from.detected_steps) / passed, 0.0);
     find_idle_cause(report, ret->idle_cause, sizeof(ret->idle_cause));
     find_stall_cause(report, ret->stall_cause, sizeof(ret->stall_cause));
     if (json_array_size(gpus))

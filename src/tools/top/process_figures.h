@@ -7,7 +7,7 @@
 
 /* Sums since a process's first use of CUDA. */
 struct gf_top_sums {
-    double seconds, steps, to_device, from_device, stalls_us;
+    double seconds, steps, detected_steps, to_device, from_device, stalls_us;
     double gpu_s, gpu_empty_s; /* sampled time of the GPUs, and the part without work */
 };
 
@@ -18,12 +18,15 @@ struct gf_top_sums {
 struct gf_top_history {
     pid_t pid;
     struct gf_top_sums before, now;
+    unsigned workers, asleep; /* forked children without figures, and how many of them wait */
 };
 
 struct gf_process_figures {
     int64_t rank;                         /* -1 if unknown */
     double ran_s;                         /* time since the first use of CUDA */
     double steps, to_device, from_device; /* per second; copies in bytes */
+    double detected_steps; /* steps that no program marked, per second; below 0 if none are known */
+    bool marks_steps;
     double stalled;                       /* stalled time of all threads per time */
     double idle;                          /* share of the GPU's time; below 0 if unknown */
     char idle_cause[32], stall_cause[32]; /* with the most time since the start; "" if unknown */

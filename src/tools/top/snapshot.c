@@ -229,6 +229,14 @@ static void search_thread(long tid, struct search *search, struct gf_snapshot *r
         closedir(stream);
 }
 
+static bool is_library_thread(pid_t pid, long tid)
+{
+    char name[32];
+
+    return gf_procfs_read(name, sizeof(name), "", "proc/%d/task/%ld/comm", pid, tid) > 0 &&
+           strncmp(name, "gpufeed", strlen("gpufeed")) == 0;
+}
+
 /*
  * Searches the descriptors of the library's threads. One of these threads has the file open,
  * perhaps in a private descriptor table.
@@ -236,17 +244,38 @@ static void search_thread(long tid, struct search *search, struct gf_snapshot *r
 static void search_threads(struct gf_snapshot *ret)
 {
     struct search search = {.until_ns = gf_now_ns() + BUDGET_NS};
-    char path[64], name[32];
+    char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
     DIR *stream = opendir(path);
     for (long tid; stream && ret->source == gf_snapshot_none && !is_over(&search) &&
                    (tid = next_number(stream)) >= 0;)
-        if (gf_procfs_read(name, sizeof(name), "", "proc/%d/task/%ld/comm", ret->pid, tid) > 0 &&
-            strncmp(name, "gpufeed", strlen("gpufeed")) == 0)
+        if (is_library_thread(ret->pid, tid))
             search_thread(tid, &search, ret);
     if (stream)
         closedir(stream);
+}
+
+bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
+{
+    char path[64], text[512];
+    bool is_worker = true;
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/stat", pid) <= 0)
+        return false;
+    /* The name of the program, in brackets, may contain any byte. Then follow state and parent. */
+    const char *end = strrchr(text, ')');
+    if (!end || strlen(end) < sizeof(") S 1") - 1)
+        return false;
+    *ret_runs = end[2] == 'R';
+    *ret_parent = (pid_t)gf_procfs_number(end + 4);
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    DIR *stream = opendir(path);
+    for (long tid; stream && is_worker && (tid = next_number(stream)) >= 0;)
+        is_worker = !is_library_thread(pid, tid);
+    if (stream)
+        closedir(stream);
+    return is_worker;
 }
 
 /*
@@ -289,12 +318,26 @@ static void read_file(struct gf_snapshot *ret)
     }
 }
 
+/* Whether GPUFEED_LIVE or GPUFEED_REPORT makes the process write its figures. */
+static bool is_wanted(pid_t pid)
+{
+    struct gf_process_env env = gf_process_env_read(pid);
+    const char *live = gf_launch_variable(env.list, "GPUFEED_LIVE"),
+               *report = gf_launch_variable(env.list, "GPUFEED_REPORT");
+    const bool is = (live && strcmp(live, "on") == 0) || (report && *report);
+
+    gf_process_env_free(&env);
+    return is;
+}
+
 void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
 {
     *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
     search_threads(ret);
     if (ret->source == gf_snapshot_none)
         read_file(ret);
+    if (ret->source == gf_snapshot_none)
+        ret->is_wanted = is_wanted(pid);
 }
 
 int gf_snapshot_check(pid_t pid)

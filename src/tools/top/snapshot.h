@@ -19,6 +19,7 @@ struct gf_snapshot {
     pid_t pid;
     enum gf_snapshot_source source;
     json_t *report; /* may be NULL; the caller drops the reference */
+    bool is_wanted; /* without a report: the process was told to make figures */
 };
 
 /* Reads the process's file in memory or, if that fails, its report file. */
@@ -30,6 +31,12 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
  * most max. *ret_hidden counts processes of other users that could not be read.
  */
 size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden);
+
+/*
+ * Whether the process is a forked child, such as a loader's worker, whose figures are those of its
+ * parent: the library has no thread in it. *ret_parent: its parent. *ret_runs: whether it runs now.
+ */
+bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs);
 
 /*
  * Returns 0 if the process has mapped the engine, -ENOENT if it has not, or another -errno if the
