@@ -14,10 +14,8 @@
 
 static void put_file(int fd, const uint8_t *data, size_t size)
 {
-    struct gf_live_header header = {.version = GF_LIVE_VERSION,
-                                    .pid = getpid(),
-                                    .text_at = sizeof(header),
-                                    .text_bytes = size};
+    struct gf_live_header header = {
+        .version = GF_LIVE_VERSION, .pid = getpid(), .text_at = sizeof(header), .text_bytes = size};
 
     memcpy(header.magic, GF_LIVE_MAGIC, sizeof(header.magic));
     if (size && *data == '!') {

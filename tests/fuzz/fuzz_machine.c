@@ -101,8 +101,7 @@ static void check_script(char *text)
         if (end)
             *end = '\0';
         CHECK(*line == '#' || strncmp(line, "gpufeed ", 8) == 0 ||
-              strncmp(line, "for i in /sys/", 14) == 0 ||
-              !strpbrk(line, "$`;&|\\<'\"()"));
+              strncmp(line, "for i in /sys/", 14) == 0 || !strpbrk(line, "$`;&|\\<'\"()"));
     }
 }
 
