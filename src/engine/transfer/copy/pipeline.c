@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* The result of gf_pipeline_issue if a copy has lost its hold before its first DMA. */
+/* The result of gf_pipeline_issue if the driver must copy the rest. */
 #define LOST CUDA_ERROR_NOT_READY
 
 static __thread char here; /* its address identifies a thread */
@@ -344,11 +344,19 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
     pipeline->stream = gf_ring_stream(pipeline->ring);
 }
 
+/* Lets the ring's stream wait for the chunk's DMA. */
+static bool follow_last(const struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    return gf_setup.cuda->cuStreamWaitEvent(
+               gf_ring_stream(pipeline->ring),
+               pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->event, 0) == CUDA_SUCCESS;
+}
+
 /*
  * Chooses the stream of the next DMA. If the call's stream may be captured, or the copy has lost its
  * hold, the DMAs move to the ring's stream, behind the last DMA: on a blocking stream, that DMA waits
- * for earlier work of the legacy stream, for which the copy has not waited. A copy that has issued
- * nothing yet is left to the driver instead.
+ * for earlier work of the legacy stream, for which the copy has not waited. If that is impossible, the
+ * driver copies the rest; if the copy has issued nothing yet, the driver copies all.
  */
 static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool is_held,
                               bool is_gated)
@@ -359,12 +367,11 @@ static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool
         return CUDA_SUCCESS;
     if (begins)
         return is_held ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : LOST;
+    if (chunk > 0 && !follow_last(pipeline, chunk - 1))
+        return LOST;
     gf_pipeline_move(pipeline);
     pipeline->has_moved = true;
-    if (chunk == 0)
-        return CUDA_SUCCESS;
-    const struct gf_slot *last = pipeline->slot[gf_pipeline_slot(pipeline, chunk - 1)];
-    return gf_setup.cuda->cuStreamWaitEvent(pipeline->stream, last->event, 0);
+    return CUDA_SUCCESS;
 }
 
 CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
@@ -384,6 +391,11 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     if (is_gated)
         gf_issue_leave();
     return result;
+}
+
+CUresult gf_pipeline_result(CUresult result)
+{
+    return result == LOST ? CUDA_SUCCESS : result;
 }
 
 enum gf_bypass gf_pipeline_unstaged(CUresult result, bool broken)

@@ -149,6 +149,8 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
  * `broken`: it has set *ret_broken.
  */
 enum gf_bypass gf_pipeline_unstaged(CUresult result, bool broken);
+/* The result of the program's call, after the last result of gf_pipeline_issue. */
+CUresult gf_pipeline_result(CUresult result);
 /*
  * Whether the DMA in the chunk's slot has ended. With `wait`, waits for the DMA. False with
  * *ret_broken set: the event cannot be queried, and the ring is off.

@@ -230,7 +230,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
-    ret->result = p.result;
+    ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
     return reason;
@@ -436,7 +436,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     gf_pipeline_start(&pipeline, 0);
     d2h_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);
-    ret->result = p.result;
+    ret->result = gf_pipeline_result(p.result);
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
