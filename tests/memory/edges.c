@@ -14,52 +14,19 @@
  *   locked      mlockall, growth and frees: locked memory returns
  *   info        mallinfo2 and malloc_usable_size count large blocks, and malloc_trim returns them
  *   signals     fork in a signal handler that interrupted the allocator of a process with one thread
- *   first       programs whose first malloc is interrupted by a handler that forks
- *   replaced    the program maps a file over a block, or over a part of it, and frees the block: the file keeps its bytes
- *   holes       a child lacks large blocks (MADV_DONTFORK), and allocates at their addresses
- *   shrinks     blocks that become a quarter smaller return this quarter
- *   filter      after a filter that kills the process for mremap and mprotect, malloc and free work
- *   small_pages a block grows without a copy, although the kernel refuses huge pages
- *   low         an alignment as large as the address space maps nothing at address 0
  */
+#include "need.h"
 #include "program.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-
-/* How often each case repeats. */
-static int times(int suite)
-{
-    const char *full = getenv("MEMORY_FULL");
-    return full && *full && *full != '0' ? 5 * suite : suite;
-}
-
-static void need(int true_, const char *what)
-{
-    if (!true_) {
-        printf("%s: failed, errno %d\n", what, errno);
-        fflush(stdout);
-        _exit(3);
-    }
-}
-
-static void passed(const char *what)
-{
-    printf("%s ok\n", what);
-    fflush(stdout);
-}
 
 static void fill(char *block, size_t size, int seed)
 {
@@ -481,169 +448,6 @@ static void signals(void)
     passed("signals");
 }
 
-/* In a new process: a handler that forks interrupts the first malloc, or comes soon before or after it. */
-static void be_first(const char *delay)
-{
-    const struct itimerval when = {{0, 0}, {0, atoi(delay)}};
-    signal(SIGALRM, on_signal);
-    setitimer(ITIMER_REAL, &when, NULL);
-    free(malloc(100));
-    for (volatile int i = 0; i < 400000; i++)
-        ;
-    _exit(bad);
-}
-
-static void first(void)
-{
-    for (int i = 0; i < times(60); i++) {
-        char delay[16];
-        int status = 0;
-        const pid_t pid = fork();
-        snprintf(delay, sizeof delay, "%d", 3 * i % 400 + 1);
-        if (pid == 0) {
-            setpgid(0, 0);
-            execl("/proc/self/exe", "edges", "first", delay, (char *)NULL);
-        }
-        for (int waited = 0; waitpid(pid, &status, WNOHANG) == 0; waited++) {
-            if (waited == 10000)
-                kill(-pid, SIGKILL);
-            need(waited < 10000, "the process ends");
-            usleep(1000);
-        }
-        need(status == 0, "the first malloc");
-    }
-    passed("first");
-}
-
-static void replace_part(size_t from, size_t size)
-{
-    char path[] = "/tmp/edges-XXXXXX", byte = 0;
-    const int file = mkstemp(path);
-    char *block = NULL;
-    need(file >= 0 && unlink(path) == 0 && ftruncate(file, (off_t)size) == 0, "a file");
-    need(posix_memalign((void **)&block, 2 * MIB, 40 * MIB) == 0, "an aligned block");
-    touch(block, 40 * MIB);
-    char *mapped =
-        mmap(block + from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
-    need(mapped == block + from, "mmap over a block");
-    memset(mapped, 7, size);
-    free(block);
-    block = malloc(40 * MIB);
-    memset(block, 9, 40 * MIB);
-    need(pread(file, &byte, 1, (off_t)size / 2) == 1 && byte == 7, "the file keeps its bytes");
-    free(block);
-    close(file);
-}
-
-static void replaced(void)
-{
-    for (int i = 0; i < 2; i++) {
-        replace_part(0, 40 * MIB);
-        replace_part(20 * MIB, 10 * MIB);
-        replace_part(0, PAGE);
-    }
-    passed("replaced");
-}
-
-#define HOLES 40
-
-static void fill_the_holes(void)
-{
-    enum { blocks = 300 };
-    static char *block[blocks];
-    for (size_t round = 0; round < 6; round++) {
-        for (size_t i = 0; i < blocks; i++) {
-            const size_t size =
-                round % 2 ? (size_t)PAGE << i % 11 : (1 + i % 4) * MIB - 2 * PAGE * (i % 3);
-            need(posix_memalign((void **)&block[i], PAGE, size) == 0, "a block in the child");
-            block[i][0] = block[i][size - 1] = (char)i;
-        }
-        for (size_t i = 0; i < blocks; i++) {
-            need(block[i][0] == (char)i, "content in the child");
-            free(block[i]);
-        }
-    }
-}
-
-static void holes(void)
-{
-    for (size_t i = 0; i < HOLES; i++) {
-        char *block;
-        const size_t size = (4 + i % 5) * MIB;
-        need(posix_memalign((void **)&block, 2 * MIB, size) == 0, "an aligned block");
-        block[0] = 1;
-        need(madvise(block, size, MADV_DONTFORK) == 0, "MADV_DONTFORK");
-    }
-    const pid_t pid = fork();
-    if (pid == 0) {
-        fill_the_holes();
-        _exit(0);
-    }
-    int status = 1;
-    need(waitpid(pid, &status, 0) == pid && status == 0, "the child");
-    passed("holes");
-}
-
-static void shrinks(void)
-{
-    const long before = kib_of("self", "status", "VmRSS");
-    for (int i = 0; i < 6; i++) {
-        char *block = realloc(touched(40 * MIB), 31 * MIB);
-        need(block != NULL, "realloc");
-    }
-    need(kib_of("self", "status", "VmRSS") - before < (6 * 31 + 24) << 10,
-         "what blocks no longer need returns");
-    passed("shrinks");
-}
-
-static void filter(void)
-{
-    struct sock_filter steps[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
-    free(touched(5 * MIB));
-    need(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no new privileges");
-    need(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "a filter");
-    for (size_t i = 0; i < 12; i++) {
-        free(touched((5 + i % 4) * MIB));
-        char *zeroed = calloc(1, (8 - i % 4) * MIB);
-        need(zeroed && zeroed[MIB] == 0, "calloc");
-        zeroed[MIB] = 1;
-        free(zeroed);
-    }
-    passed("filter");
-}
-
-static void small_pages(void)
-{
-    char *between[3], *block = touched(60 * MIB);
-    const long before = kib_of("self", "status", "VmRSS");
-    for (size_t i = 0; i < 3; i++) {
-        between[i] = touched(5 * MIB); /* the block cannot grow in place */
-        block = realloc(block, (80 + 20 * i) * MIB);
-        need(block != NULL, "realloc");
-    }
-    need(kib_of("self", "status", "VmHWM") - before < 50 << 10, "no second copy");
-    for (size_t i = 0; i < 3; i++)
-        free(between[i]);
-    free(block);
-    passed("small_pages");
-}
-
-static void low(void)
-{
-    for (unsigned bit = 40; bit < 63; bit++)
-        free(memalign((size_t)1 << bit, 8 * MIB));
-    unsigned char present;
-    need(mincore(NULL, PAGE, &present) == -1 && errno == ENOMEM, "nothing is mapped at address 0");
-    passed("low");
-}
-
 static const struct {
     const char *name;
     void (*run)(void);
@@ -658,21 +462,10 @@ static const struct {
              {"vfork", vforked},
              {"locked", locked},
              {"info", info},
-             {"signals", signals},
-             {"first", first},
-             {"replaced", replaced},
-             {"holes", holes},
-             {"shrinks", shrinks},
-             {"filter", filter},
-             {"small_pages", small_pages},
-             {"low", low}};
+             {"signals", signals}};
 
 int main(int argc, char **argv)
 {
-    if (argc == 3)
-        be_first(argv[2]);
-    if (argc == 2 && strcmp(argv[1], "small_pages") == 0)
-        need(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "PR_SET_THP_DISABLE");
     start_engine_if_asked();
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (argc == 2 && strcmp(argv[1], kinds[i].name) == 0) {

@@ -4,9 +4,10 @@ import pytest
 from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 
 SECONDS = scaled(120, 3)
-EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals",
-         "first", "replaced", "holes", "shrinks", "filter", "low"]
-IN_ENGINE = ["parts", "zero", "forks", "registered", "replaced", "holes", "shrinks", "filter", "small_pages"]
+EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
+IN_ENGINE = ["parts", "zero", "forks", "registered"]
+CHANGED = ["first", "replaced", "holes", "shrinks", "filter", "low"]
+CHANGED_IN_ENGINE = ["replaced", "holes", "shrinks", "filter", "small_pages"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -35,3 +36,13 @@ def test_edges(programs, kind):
 def test_edges_with_an_engine(programs, kind):
     """Such a process keeps up to 64 MiB, so blocks are reused."""
     compare(programs("edges"), kind, "engine")
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_changed_pages(programs, kind):
+    compare(programs("changed"), kind, "plain")
+
+
+@pytest.mark.parametrize("kind", CHANGED_IN_ENGINE)
+def test_changed_pages_with_an_engine(programs, kind):
+    compare(programs("changed"), kind, "engine")
