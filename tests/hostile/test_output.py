@@ -13,16 +13,27 @@ import pytest
 from conftest import COMMAND, START_COPIES, needs_root
 
 COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
+# A thread writes the metrics, which are removed at exit. Waits until they or a message are written.
+AWAIT_METRICS = """
+import os, stat, time
+path, end = os.environ["GPUFEED_METRICS"], time.time() + 20
+while not os.fstat(2).st_size and not (os.path.exists(path) and stat.S_ISREG(os.lstat(path).st_mode)) and time.time() < end:
+    time.sleep(0.01)
+"""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @pytest.fixture
-def uses_gpu(run):
+def uses_gpu(run, tmp_path):
     """uses_gpu(cwd=, option=path) runs a program that uses the GPU and writes the file of that option."""
     def go(cwd=None, preexec_fn=None, **options):
         env = run.env(sim=True, PYTHONDONTWRITEBYTECODE=1, **options)
-        return subprocess.run([sys.executable, "-c", COPIES], env=env, cwd=cwd, preexec_fn=preexec_fn, capture_output=True, text=True,
-                              timeout=60, check=True)
+        program = COPIES + (AWAIT_METRICS if "GPUFEED_METRICS" in options else "")
+        with open(tmp_path / "stderr", "w+", encoding="utf-8") as stderr:
+            done = subprocess.run([sys.executable, "-c", program], env=env, cwd=cwd, preexec_fn=preexec_fn, stdout=subprocess.PIPE,
+                                  stderr=stderr, text=True, timeout=60, check=True)
+            done.stderr = (tmp_path / "stderr").read_text()
+        return done
     return go
 
 
@@ -135,9 +146,10 @@ def test_second_name_of_a_link_or_pipe_of_root(uses_gpu, shared, option, kind):
     os.mkfifo(own / "it") if kind == "pipe" else (own / "it").symlink_to(own / "target")
     pipe = os.open(own / "it", os.O_RDONLY | os.O_NONBLOCK) if kind == "pipe" else None
     os.link(own / "it", shared / "planted.prom", follow_symlinks=False)
-    uses_gpu(**{option: shared / "planted.prom" / "out.prom" if kind == "folder" else shared / "planted.prom"})
+    done = uses_gpu(**{option: shared / "planted.prom" / "out.prom" if kind == "folder" else shared / "planted.prom"})
     assert not list((own / "target").iterdir()) if kind == "folder" else (own / "target").read_text() == "kept"
     assert pipe is None or os.read(pipe, 1) == b""
+    assert (kind == "link" and option != "GPUFEED_LOG") or "second name" in done.stderr, done.stderr
 
 
 @needs_root
