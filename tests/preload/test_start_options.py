@@ -72,6 +72,38 @@ def test_huge_pages_are_off_from_the_first_use_of_the_gpu(bare, env, found):
     assert bare(HUGE_PAGES, **env) == (found, "")
 
 
+# Starts a program under a filter that kills it for prctl(PR_SET_THP_DISABLE).
+FILTER = """
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_THP_DISABLE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) return 77;
+    return execvp(argv[1], argv + 1);
+}
+"""
+
+
+def test_huge_pages_under_a_filter_that_kills(run, compile_c):
+    done = run(compile_c(FILTER), sys.executable, "-c", HUGE_PAGES, preload=True, sim=True, GPUFEED_HUGE_PAGES="off")
+    if done.returncode == 77:
+        pytest.skip("no seccomp filter can be installed here")
+    assert (done.returncode, done.stdout) == (0, "1 0\n"), done
+    assert done.stderr == "gpufeed: GPUFEED_HUGE_PAGES=off has no effect: a seccomp filter forbids prctl(PR_SET_THP_DISABLE)\n"
+
+
 SHARED = pytest.mark.skipif(CPUS < 2, reason="one CPU cannot be shared")
 
 
