@@ -239,7 +239,7 @@ static bool format_mistake(const char *entry, bool from_run, char *line, size_t 
         format_unknown_name(name, line, size);
         return true;
     }
-    if (gf_option_check(row, value) == 0)
+    if (!*value || gf_option_check(row, value) == 0)
         return false;
     const char *fallback = gf_option_fallback(row, from_run);
     gf_fmt(line, size, "%s=%.80s %s; using %s", name, value,
@@ -268,6 +268,9 @@ void gf_validate_environment(char *const *envp, bool from_run,
 
 bool gf_validate_rejects(const char *entry)
 {
-    char line[512];
-    return format_mistake(entry, false, line, sizeof(line));
+    char line[512], name[64];
+    const char *value = gf_name_split(entry, name, sizeof(name));
+
+    return (value && !*value && gf_option_by_name(name)) ||
+           format_mistake(entry, false, line, sizeof(line));
 }

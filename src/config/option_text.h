@@ -55,7 +55,7 @@ const char *gf_validate_value(const struct gf_option_row *row, const char *value
 void gf_validate_environment(char *const *envp, bool from_run,
                              void (*report)(void *closure, const char *line), void *closure);
 
-/* Whether gf_validate_environment would report the entry "NAME=value". */
+/* Whether the entry "NAME=value" has no effect: it is reported, or the value is empty. */
 bool gf_validate_rejects(const char *entry);
 
 #endif

@@ -285,7 +285,7 @@ void gf_options_load(struct gf_options *ret, char *const *envp)
         char name[64];
         const char *value = gf_name_split(*envp, name, sizeof(name));
         const struct gf_option_row *row = value ? gf_option_by_name(name) : NULL;
-        if (!row)
+        if (!row || !*value) /* an empty variable counts as unset */
             continue;
         const size_t index = (size_t)(row - gf_option_rows);
         const bool is_valid = gf_option_check(row, value) == 0;
