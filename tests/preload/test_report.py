@@ -140,9 +140,9 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
     read_log(tmp_path / "log")
     feed("start()\nbytearray(200 << 20)\ntime.sleep(2)", GPUFEED_REPORT=report)
     read(report)
-    # A line of Python appears only if a sample falls into a gap, or a copy waited. test_gpu_time_python.py and
-    # test_copy_waits.py test these fields.
-    lines = (".gpu_time.devices.lines.", ".copy_waits.lines.")
+    # A line of Python appears only if a sample falls into a gap, or a copy waited, and a standstill lasts. So other tests
+    # read these fields: test_gpu_time_python.py, test_copy_waits.py and test_standstill.py.
+    lines = (".gpu_time.devices.lines.", ".copy_waits.lines.", ".gpu_time.standstill.")
     assert {field for field in REPORT.fields() - REPORT.seen if not field.startswith(lines)} == set()
     common = {field for field in LOG.fields() if field.startswith(("process.", "stall.", "decided.", "rebound."))}
     rare = {"stall.parts_us.lock", "stall.parts_us.setup", "stall.parts_us.unmap"}

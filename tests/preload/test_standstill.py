@@ -12,6 +12,7 @@ import time
 
 import pytest
 from conftest import COMMAND, SOURCE, Runner
+from schemakit import read_log, read_report
 from test_answers import START
 from test_python import DEBIAN
 
@@ -87,8 +88,7 @@ def stand(folder, name):
             time.sleep(4)
             program.send_signal(signal.SIGCONT)
         said = program.communicate(timeout=60)[1]
-    events = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
-    return said, [event for event in events if event["event"] in ("standstill", "resumed")]
+    return said, [event for event in read_log(folder / "log") if event["event"] in ("standstill", "resumed")]
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +146,7 @@ def test_the_rank_that_others_wait_for_is_told_apart(tmp_path):
     for program in ranks:
         program.kill()
         program.wait()
+    assert [read_report(file)["gpu_time"]["standstill"]["step"] for file in (tmp_path / "out").glob("*.json")] == [31] * 4
     done = Runner()(COMMAND, "report", "--json", tmp_path / "out", preload=False)
     first = json.loads(done.stdout)["verdict"][0]
     late, others = first.split("; ")
