@@ -33,10 +33,9 @@ struct gf_verbs {
 static void gf_help_print(FILE *out, const struct gf_verbs *verbs)
 {
     fputs("Usage: gpufeed VERB [options]\n\n"
-          "Runs an unmodified program with libgpufeed, which places the program's threads and "
-          "memory\n"
-          "on the GPU's NUMA node, speeds up copies of pageable memory, and serves malloc from a\n"
-          "tuned jemalloc: gpufeed run -- python train.py\n\n",
+          "Runs an unmodified program with libgpufeed, which places the program's threads\n"
+          "and memory on the GPU's NUMA node, speeds up copies of pageable memory, and\n"
+          "serves malloc from a tuned jemalloc: gpufeed run -- python train.py\n\n",
           out);
     for (size_t i = 0; i < verbs->count; i++)
         fprintf(out, "  %-14s%s\n", verbs->list[i].name, verbs->list[i].brief);
@@ -69,14 +68,11 @@ static int cmd_version(int argc, char **argv);
 static const struct gf_verb verb_list[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
     {"report", "show what a job waited for, from its logs and reports", gf_cmd_report},
-    {"compare", "run a command with and without the library's changes, and show the difference",
-     gf_cmd_compare},
-    {"stacks", "show the Python and native stacks of every thread of a running process",
-     gf_cmd_stacks},
+    {"compare", "compare runs with and without the library's changes", gf_cmd_compare},
+    {"stacks", "show Python and native stacks of every thread of a process", gf_cmd_stacks},
     {"top", "show running processes that use the library, like top(1)", gf_cmd_top},
-    {"topo", "show NUMA nodes, CPUs and GPUs, and which of them this process may use", gf_cmd_topo},
-    {"doctor", "find settings and limits that keep a GPU waiting, and show a fix for each",
-     gf_cmd_doctor},
+    {"topo", "show NUMA nodes, CPUs and GPUs, and which this process may use", gf_cmd_topo},
+    {"doctor", "find settings and limits that keep a GPU waiting, with a fix", gf_cmd_doctor},
     {"preload-path", "print the path of libgpufeed.so, for LD_PRELOAD", gf_cmd_preload_path},
     {"help", "show this help, or the help of a verb", cmd_help},
     {"version", "show the version of gpufeed and of the libraries inside", cmd_version},

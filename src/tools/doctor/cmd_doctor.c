@@ -64,21 +64,19 @@ static const char *const where_names[] = {
 
 static void print_doctor_help(void)
 {
-    puts(
-        "Usage: gpufeed doctor [--json | --fix] [--data FOLDER] [--machine FOLDER]\n\n"
-        "Finds settings of the host and limits of the container that keep a GPU waiting. For "
-        "each\n"
-        "problem, it shows the evidence, why it matters, and a fix. It changes nothing. Run it in\n"
-        "the container of the program, and start it by the program's launcher.\n\n"
-        "  --json            print JSON\n"
-        "  --fix             print a shell script that fixes the host; it is not executed\n"
-        "  --data FOLDER     also check the storage of the program's data\n"
-        "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
-        "Some options of the library change what it checks, such as GPUFEED_PROFILE=inference\n"
-        "(latency instead of throughput): docs/doctor.md.\n"
-        "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine or the folder "
-        "of\n"
-        "--data cannot be read.");
+    puts("Usage: gpufeed doctor [--json | --fix] [--data FOLDER] [--machine FOLDER]\n\n"
+         "Finds settings of the host and limits of the container that keep a GPU waiting.\n"
+         "For each problem, it shows the evidence, why it matters, and a fix. It changes\n"
+         "nothing. Run it in the container of the program, and start it by the program's\n"
+         "launcher.\n\n"
+         "  --json            print JSON\n"
+         "  --fix             print a shell script that fixes the host; it is not executed\n"
+         "  --data FOLDER     also check the storage of the program's data\n"
+         "  --machine FOLDER  check a recorded machine (`gpufeed topo --record`)\n\n"
+         "Some options of the library change what it checks, such as\n"
+         "GPUFEED_PROFILE=inference (latency instead of throughput): docs/doctor.md.\n"
+         "Exit code: 0 if there is no problem, 1 if there is one, 2 if the machine or the\n"
+         "folder of --data cannot be read.");
 }
 
 /*

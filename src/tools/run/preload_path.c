@@ -150,7 +150,9 @@ int gf_cmd_preload_path(int argc, char **argv)
     if (argc > 1) {
         puts("Usage: gpufeed preload-path\n\n"
              "Prints the absolute path of libgpufeed.so, for LD_PRELOAD. If LD_PRELOAD\n"
-             "cannot hold the path, the command fails and suggests a link with another path.");
+             "cannot hold the path, the command fails and suggests a link with another path.\n\n"
+             "Exit code: 0; 1 if LD_PRELOAD cannot hold the path; 2 if the command line is\n"
+             "not valid.");
         return GF_EXIT_OK;
     }
     switch (gf_ld_preload_find(library, sizeof(library))) {

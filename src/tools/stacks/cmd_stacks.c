@@ -209,15 +209,17 @@ static void gf_live_state_print(pid_t pid)
 static void print_stacks_help(void)
 {
     puts("Usage: gpufeed stacks PID\n\n"
-         "Prints the Python and native stacks of every thread of a running process, with its "
-         "state, its\n"
-         "system call and the CPUs that it may use. The process is stopped for some milliseconds,\n"
-         "and for 3 seconds at most. What was not read by then is named.\n"
-         "It need not run with the library. Python frames are shown for CPython 3.9 to 3.15.\n"
-         "If it uses the library, its GPUs, copies and hooked calls are printed first; with\n"
-         "GPUFEED_LIVE=on, also the copies and calls of the last second.\n\n"
-         "The kernel must permit tracing the process. In a container, this needs the capability\n"
-         "SYS_PTRACE; on a host with kernel.yama.ptrace_scope=1, it needs sudo.");
+         "Prints the Python and native stacks of every thread of a running process, with\n"
+         "its state, its system call and the CPUs that it may use. The process is stopped\n"
+         "for some milliseconds, and for 3 seconds at most. What was not read by then is\n"
+         "named. It need not run with the library. Python frames are shown for CPython\n"
+         "3.9 to 3.15. If it uses the library, its GPUs, copies and hooked calls are\n"
+         "printed first; with GPUFEED_LIVE=on, also the copies and calls of the last\n"
+         "second.\n\n"
+         "The kernel must permit tracing the process. In a container, this needs the\n"
+         "capability SYS_PTRACE; on a host with kernel.yama.ptrace_scope=1, it needs sudo.\n\n"
+         "Exit code: 0; 1 if the process cannot be read; 2 if the command line is not\n"
+         "valid.");
 }
 
 int gf_cmd_stacks(int argc, char **argv)

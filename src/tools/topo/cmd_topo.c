@@ -24,11 +24,13 @@ static void print_topo_help(void)
 {
     puts("Usage: gpufeed topo [--json] [--machine FOLDER]\n"
          "       gpufeed topo --record FOLDER\n\n"
-         "Shows the NUMA nodes with their CPUs and memory, the GPUs with their node and where\n"
-         "the node was read, and which of them this process may use.\n\n"
+         "Shows the NUMA nodes with their CPUs and memory, the GPUs with their node and\n"
+         "where the node was read, and which of them this process may use.\n\n"
          "  --json            print JSON\n"
          "  --machine FOLDER  show a recorded machine\n"
-         "  --record FOLDER   record this machine, for --machine and GPUFEED_MACHINE");
+         "  --record FOLDER   record this machine, for --machine and GPUFEED_MACHINE\n\n"
+         "Exit code: 0; 1 if the machine cannot be read or recorded; 2 if the command line\n"
+         "is not valid.");
 }
 
 enum { FLAG_JSON = 1, FLAG_MACHINE, FLAG_RECORD };
