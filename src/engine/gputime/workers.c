@@ -331,8 +331,8 @@ static uint64_t read_cpu_ns(pid_t pid)
 }
 
 /*
- * Returns gf_worker_busy or gf_worker_starved if the child ran or had no CPU for half of the time
- * since the last reading; else gf_worker_idle.
+ * Returns gf_worker_busy or gf_worker_starved if the child was runnable for half of the time since
+ * the last reading; else gf_worker_idle.
  */
 static enum gf_worker_state read_use(struct gf_worker *worker, uint64_t passed)
 {
@@ -345,12 +345,10 @@ static enum gf_worker_state read_use(struct gf_worker *worker, uint64_t passed)
     worker->delay_ns = second ? gf_procfs_number(second + 1) : 0;
     worker->run_ns = read_cpu_ns(worker->pid);
     worker->seen = true;
-    if (before.seen && worker->run_ns > before.run_ns &&
-        2 * (worker->run_ns - before.run_ns) >= passed)
-        state = gf_worker_busy;
-    if (before.seen && worker->delay_ns > before.delay_ns &&
-        2 * (worker->delay_ns - before.delay_ns) > passed)
-        state = gf_worker_starved;
+    const uint64_t run = worker->run_ns - gf_min(before.run_ns, worker->run_ns),
+                   delay = worker->delay_ns - gf_min(before.delay_ns, worker->delay_ns);
+    if (before.seen && 2 * (run + delay) >= passed)
+        state = delay > run ? gf_worker_starved : gf_worker_busy;
     return state;
 }
 
