@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program whose heap retains freed memory: keeper.py MIB WORKERS WORKER_MIB [cuda]."""
+"""A program whose heap retains freed memory: keeper.py MIB WORKERS WORKER_MIB [cuda] [hold].
+hold: it does not free the first memory."""
 
 import ctypes
 import os
@@ -13,10 +14,11 @@ libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = [ctypes.c_void_p]
 
 
-def fill(mib):
+def fill(mib, hold=False):
     block = libc.malloc(ctypes.c_size_t(mib << 20))
     ctypes.memset(block, 1, mib << 20)
-    libc.free(block)
+    if not hold:
+        libc.free(block)
 
 
 def start():
@@ -31,9 +33,9 @@ def start():
 def main():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     mib, workers, worker_mib = map(int, sys.argv[1:4])
-    if sys.argv[4:]:
+    if "cuda" in sys.argv[4:]:
         start()
-    fill(mib)
+    fill(mib, "hold" in sys.argv[4:])
     children = []
     for _ in range(workers):
         child = os.fork()

@@ -39,9 +39,14 @@ def squeeze(machine, *words, workers=0, hog, **env):
 
 
 @row("two")
-def row_what_is_kept_for_ever_gets_somebody_killed(machine):
+def row_what_is_not_freed_gets_somebody_killed(machine):
     """Shows that the rows below really cause memory pressure."""
-    assert -9 in squeeze(machine, 200, 0, 0, "cuda", hog=180, MALLOC_CONF="dirty_decay_ms:-1")
+    assert -9 in squeeze(machine, 200, 0, 0, "cuda", "hold", hog=180)
+
+
+@row("two")
+def row_decay_times_of_the_user_survive_a_squeeze(machine):
+    assert squeeze(machine, 200, 0, 0, "cuda", hog=180, MALLOC_CONF="dirty_decay_ms:-1") == (0, 0)
 
 
 @row("two")

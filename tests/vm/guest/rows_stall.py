@@ -25,11 +25,12 @@ def events(kind="stall"):
 
 
 def stalls(machine, group=None, before=lambda: None, after=lambda: None, rounds=2, **more):
-    """Runs a program that copies, and returns its events. `before` runs before each copy, and `after` undoes it."""
+    """Runs a program that copies, and returns its events. `before` runs before each copy, and `after` undoes it. With
+    `prof:true`, jemalloc serves large blocks, too, whose pages would move without a copy otherwise."""
     if os.path.exists(LOG):
         os.unlink(LOG)
     env = machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=20000, GPUFEED_PROFILE="inference",
-                      MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0")
+                      MALLOC_CONF="dirty_decay_ms:0,muzzy_decay_ms:0,prof:true,lg_prof_sample:40")
     program = Program(*PYTHON, "/vm/staller.py", SIZE, rounds, env=env, cgroup=group, **more)
     for _ in range(rounds):
         program.at("filled")
