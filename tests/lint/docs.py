@@ -12,39 +12,29 @@ import sys
 import fields
 import layers
 
-STRING = r'((?:"[^"]*"\s*)+)'
-
-
-def joined(literals):
-    return "".join(re.findall(r'"([^"]*)"', literals)).strip()
-
-
 def kept(old):
     """Returns {name of a row: its last column}."""
     return {cells[1].strip(" `"): cells[-2].strip() for cells in (row.split("|") for row in old.splitlines())
             if len(cells) > 2}
 
 
+def known(root, kind):
+    """Yields the arguments of each row of that kind in reasons.def."""
+    text = (root / "src/abi/reasons.def").read_text(encoding="utf-8")
+    for body in re.findall(rf"^{kind}\((\w+, .*?)\)$", text, re.M | re.S):
+        yield fields.arguments(body)
+
+
 def reasons(root, old):
-    """Returns the table of reasons why a copy is left to the driver, from stats.h."""
-    text = (root / "src/engine/transfer/stats.h").read_text(encoding="utf-8").replace("\\\n", "\n")
-    text = text[text.index("#define GF_BYPASS_REASONS"):text.index("enum gf_bypass {")]
+    """Returns the table of reasons why a copy is left to the driver."""
     rows = ["| reason | words of the summary | details, and what helps |", "|---|---|---|"]
-    for token, words in re.findall(rf"X\((\w+),\s*{STRING}\)", text):
-        rows.append(f"| `{token}` | {joined(words)} | {kept(old).get(token, '')} |")
-    return rows
+    return rows + [f"| `{name}` | {words} | {kept(old).get(name, '')} |" for name, words, _ in known(root, "GF_REASON")]
 
 
 def causes(root, _old):
-    """Returns the table of what the host did while a GPU had nothing to do, from shares.h and helps.def."""
-    listed = (root / "src/engine/gputime/shares.h").read_text(encoding="utf-8")
-    helps = (root / "src/tools/answer/helps.def").read_text(encoding="utf-8")
-    found = re.findall(rf'GF_HOST\((\w+),\s*"[^"]*",\s*{STRING}\)', helps)
-    remedies = {token: joined(text) for token, text in found}
+    """Returns the table of what the host did while a GPU had nothing to do."""
     rows = ["| cause | the thread that submits work | what helps |", "|---|---|---|"]
-    for token, meaning in re.findall(r"\bCAUSE\((\w+)\)\s*/\* (.*?) \*/", listed):
-        rows.append(f"| `{token}` | {meaning} | {remedies[token]} |")
-    return rows
+    return rows + [f"| `{name}` | {meaning} | {remedy} |" for name, _, remedy, meaning in known(root, "GF_HOST")]
 
 
 def graph(root, _old):

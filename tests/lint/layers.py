@@ -6,7 +6,7 @@ A module is X.c with X.h (X_<arch>.S belongs to X). It depends on another module
 uses a symbol that the module defines. The object files of BUILD show the symbols. There are no exceptions to these rules:
 
 - Code of a folder uses its own folder, those of its floor that src/meson.build lists above it, and the floors that FLOORS
-  names for its own. Of the contract in src/abi, the command uses only formats.h.
+  names for its own. Of the contract in src/abi, the command uses only COMMON.
 - Modules form no cycle.
 - X.c includes X.h first, so that each header compiles alone. A header without a source is compiled alone here.
 - A static function's name stands in at most three files, so that a backtrace names the function.
@@ -32,6 +32,7 @@ FLOORS = {
     "engine": "base config abi os host",
     "tools": "base config abi os host",
 }
+COMMON = "abi/formats", "abi/reasons.def"  # what the command uses of abi
 MOST_FILES = 3  # that have a static function of one name
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 STATIC = re.compile(r"^static (?:inline )?[\w ]*[ *](\w+)\([^;]*$", re.M)
@@ -138,8 +139,8 @@ def check_layers(src, why):
             bad.append(f"src/meson.build lists no source of src/{here}")
         elif here != there and there not in allowed[here]:
             bad.append(f"{module} {reason} of {there}, which {here} may not use")
-        elif there == "abi" and floor_of(here) == "tools" and other != "abi/formats":
-            bad.append(f"{module} {reason}, but the command may use only formats.h of abi")
+        elif there == "abi" and floor_of(here) == "tools" and other not in COMMON:
+            bad.append(f"{module} {reason}, but the command may use only formats.h and reasons.def of abi")
     for part in cycles(modules):
         bad.append("modules in a cycle: " + ", ".join(part))
         bad += [f"    {a} {why[a, b]} ({b})" for a in part for b in sorted(modules[a]) if b in part]

@@ -18,7 +18,7 @@ PLACES = {
     "a doctor check": [r"\bgf_check_zone_reclaim\b|GF_CHECK\(zone_reclaim\b|\"zone-reclaim\""],
     "a kernel file that a check reads": [r"\bgf_host_zone_reclaim\b"],
     "a stall cause": [r"\b(X|SET_CAUSE)\(throttled\b|^\| `throttled` \|"],
-    "a bypass reason": [r"\b(X\(|gf_bypass_|GF_REASON\()few_threads\b"],
+    "a bypass reason": [r"\b(gf_bypass_|GF_REASON\()few_threads\b"],
     "a report field": [r'"(guard\.)?throttled_s"'],
     "a log field": [r'"ppid"'],
     "a debug area": [r"\bX\(debug, place\)"],

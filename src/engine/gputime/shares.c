@@ -7,9 +7,8 @@
 const char *gf_gpu_state_name(enum gf_gpu_state state)
 {
     static const char *const names[] = {
-#define GF_GPU_STATE(name) #name,
-        GF_GPU_STATES(GF_GPU_STATE)
-#undef GF_GPU_STATE
+#define GF_STATE(name, words) #name,
+#include "abi/reasons.def"
     };
     return names[state];
 }
@@ -17,9 +16,8 @@ const char *gf_gpu_state_name(enum gf_gpu_state state)
 const char *gf_host_cause_name(enum gf_host_cause cause)
 {
     static const char *const names[] = {
-#define GF_HOST_CAUSE(name) #name,
-        GF_HOST_CAUSES(GF_HOST_CAUSE)
-#undef GF_HOST_CAUSE
+#define GF_HOST(name, words, remedy, meaning) #name,
+#include "abi/reasons.def"
     };
     return names[cause];
 }

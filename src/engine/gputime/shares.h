@@ -15,66 +15,18 @@
  * whole time. Only one thread may add samples. Any thread may read the shares at the same time.
  */
 
-/* A state: its name in the report, and what it means. */
-#define GF_GPU_STATES(X)                                                                           \
-    X(empty)         /* no stream has unfinished work */                                           \
-    X(copying)       /* only copies are unfinished */                                              \
-    X(communicating) /* only work of a communication library, with or without copies */            \
-    X(queued)        /* other work is unfinished; whether it runs is not known */                  \
-    X(unknown)       /* the streams could not be queried, or the sample is late */
-
+/* abi/reasons.def says what the states and causes mean. */
 enum gf_gpu_state {
-#define GF_GPU_STATE(name) gf_gpu_##name,
-    GF_GPU_STATES(GF_GPU_STATE)
-#undef GF_GPU_STATE
-        GF_GPU_STATE_COUNT,
+#define GF_STATE(name, words) gf_gpu_##name,
+#include "abi/reasons.def"
+    GF_GPU_STATE_COUNT,
 };
 const char *gf_gpu_state_name(enum gf_gpu_state state);
 
-/* What the host did while the GPU was empty; the first cause that applies counts. */
-#define GF_HOST_CAUSES(CAUSE)                                                                      \
-    CAUSE(paused)      /* stopped by SIGSTOP, a debugger or the freezer */                         \
-    CAUSE(throttled)   /* stopped by the CPU quota */                                              \
-    CAUSE(preempted)   /* the feeding thread was runnable without a CPU */                         \
-    CAUSE(driver)      /* inside a driver call that allocates, frees or pins memory */             \
-    CAUSE(gpu_wait)    /* just after a wait for the GPU, or not back from it yet */                \
-    CAUSE(gil)         /* waiting for Python's lock */                                             \
-    CAUSE(compile)     /* compiling: torch.compile, Triton, C++ extensions */                      \
-    CAUSE(checkpoint)  /* writing a checkpoint */                                                  \
-    CAUSE(gc)          /* collecting garbage of Python */                                          \
-    CAUSE(ranks)       /* waiting for other ranks in torch.distributed */                          \
-    CAUSE(few_workers) /* waiting for child processes, which compute while CPUs are idle */        \
-    CAUSE(transform)   /* waiting for data of child processes, which use every CPU */              \
-    CAUSE(storage)     /* waiting for data of child processes, which wait for a file or network */ \
-    CAUSE(worker_cpus) /* waiting for data of child processes, which had no CPU */                 \
-    CAUSE(workers_sleep) /* waiting for data of child processes, which sleep */                    \
-    CAUSE(workers_lock)  /* waiting for data of child processes, which wait for a lock */          \
-    CAUSE(data)          /* waiting for data of a loader */                                        \
-    CAUSE(process)       /* waiting for data of another process */                                 \
-    CAUSE(queue)         /* waiting for input from a queue.Queue */                                \
-    CAUSE(queue_full)    /* waiting until another thread or process takes from a full queue */     \
-    CAUSE(thread)        /* waiting for another thread: an event, a condition, its end */          \
-    CAUSE(child)         /* waiting for a child process to end or to write */                      \
-    CAUSE(pipe)          /* reading an empty pipe */                                               \
-    CAUSE(pipe_full)     /* writing to a pipe or terminal that is full */                          \
-    CAUSE(input)         /* waiting for input: a server, an event loop, a terminal */              \
-    CAUSE(download)      /* waiting for an HTTP server */                                          \
-    CAUSE(file)          /* reading or looking up a file */                                        \
-    CAUSE(file_write)    /* writing a file */                                                      \
-    CAUSE(fault)         /* waiting for a page of memory or of a mapped file */                    \
-    CAUSE(network)       /* waiting for a socket */                                                \
-    CAUSE(lock)          /* waiting for a lock */                                                  \
-    CAUSE(sleep)         /* sleeping */                                                            \
-    CAUSE(waiting)       /* any other wait */                                                      \
-    CAUSE(launches)      /* submitting work that is too short to keep the GPU busy */              \
-    CAUSE(computing)     /* running */                                                             \
-    CAUSE(other)         /* not known */
-
 enum gf_host_cause {
-#define GF_HOST_CAUSE(name) gf_host_##name,
-    GF_HOST_CAUSES(GF_HOST_CAUSE)
-#undef GF_HOST_CAUSE
-        GF_HOST_CAUSE_COUNT,
+#define GF_HOST(name, words, remedy, meaning) gf_host_##name,
+#include "abi/reasons.def"
+    GF_HOST_CAUSE_COUNT,
 };
 const char *gf_host_cause_name(enum gf_host_cause cause);
 

@@ -16,69 +16,43 @@
 #define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
 #define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
 
-struct cause_text {
-    const char *what, *remedy;
-};
-
-static const struct cause_text *text_of(enum gf_host_cause cause)
+const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
 {
-    static const struct cause_text texts[] = {
-        [gf_host_paused] = {"the process was paused",
-                            "by SIGSTOP, a debugger or the cgroup freezer"},
-        [gf_host_throttled] = {"throttled by the CPU quota", "raise the cgroup's quota"},
-        [gf_host_preempted] = {"the submitting thread had no CPU",
-                               "request more CPUs, or run fewer threads, workers and other jobs"},
-        [gf_host_driver] = {"allocating or freeing in the driver",
-                            "reuse device memory; avoid torch.cuda.empty_cache()"},
-        [gf_host_gpu_wait] = {"after a wait for the GPU",
-                              "wait less often: .item(), .cpu() and synchronize() wait"},
-        [gf_host_gil] = {"waiting for Python's lock",
-                         "move the work of other threads to processes"},
-        [gf_host_compile] = {"compiling", "fewer different shapes (dynamic=True), a warm-up or "
-                                          "a kept cache avoid it"},
-        [gf_host_checkpoint] = {"writing a checkpoint",
-                                "save in another thread or process, or less often"},
-        [gf_host_gc] = {"Python collected garbage",
-                        "collect less often: gc.freeze() after the start, gc.set_threshold()"},
-        [gf_host_ranks] = {"waiting for other ranks", NULL},
-        [gf_host_few_workers] = {"waiting for workers, which compute while CPUs are idle",
-                                 "start more workers (num_workers)"},
-        [gf_host_transform] = {"waiting for workers, which use every CPU",
-                               "make the work at that line cheaper, or request more CPUs"},
-        [gf_host_storage] = {"waiting for workers, which wait for storage",
-                             "use faster or nearer storage, or more workers"},
-        [gf_host_worker_cpus] = {"waiting for workers, which had no CPU",
-                                 "request more CPUs, or start fewer workers and threads"},
-        [gf_host_workers_sleep] = {"waiting for workers, which slept", NULL},
-        [gf_host_workers_lock] = {"waiting for workers, which waited for a lock", NULL},
-        [gf_host_data] = {"waiting for data",
-                          "use more DataLoader workers, or make their work cheaper"},
-        [gf_host_process] = {"waiting for data of another process", NULL},
-        [gf_host_queue] = {"waiting for input from a queue of threads", NULL},
-        [gf_host_queue_full] = {"waiting to put into a full queue", NULL},
-        [gf_host_thread] = {"waiting for another thread", NULL},
-        [gf_host_child] = {"waiting for a child process", NULL},
-        [gf_host_pipe] = {"waiting for data from a pipe", NULL},
-        [gf_host_pipe_full] = {"waiting to write into a full pipe or terminal",
-                               "write less, or in another thread; its reader is slow"},
-        [gf_host_input] = {"waiting for input or an event", NULL},
-        [gf_host_download] = {"waiting for an HTTP server", "fetch ahead in another thread"},
-        [gf_host_file] = {"waiting for a file",
-                          "read ahead in DataLoader workers, or use faster storage"},
-        [gf_host_file_write] = {"writing a file", "write in another thread, or to faster storage"},
-        [gf_host_fault] = {"waiting for a page of memory or of a mapped file", NULL},
-        [gf_host_network] = {"waiting for a socket", NULL},
-        [gf_host_lock] = {"the submitting thread waited for a lock", NULL},
-        [gf_host_sleep] = {"the submitting thread slept",
-                           "remove that sleep, or submit more work before it"},
-        [gf_host_waiting] = {"the submitting thread waited, not known for what", NULL},
-        [gf_host_launches] = {"work too short for the launch rate",
-                              "use CUDA graphs, torch.compile or larger batches"},
-        [gf_host_computing] = {"the submitting thread computed",
-                               "move that work to DataLoader workers or to the GPU"},
-        [gf_host_other] = {"cause unknown", NULL},
+    static const char *const words[] = {
+#define GF_HOST(name, words, remedy, meaning) words,
+#include "abi/reasons.def"
     };
-    return &texts[cause];
+    return words[cause];
+}
+
+/* Shorter than the remedy in abi/reasons.def, for one line. */
+static const char *remedy_of(enum gf_host_cause cause)
+{
+    static const char *const texts[GF_HOST_CAUSE_COUNT] = {
+        [gf_host_paused] = "by SIGSTOP, a debugger or the cgroup freezer",
+        [gf_host_throttled] = "raise the cgroup's quota",
+        [gf_host_preempted] = "request more CPUs, or run fewer threads, workers and other jobs",
+        [gf_host_driver] = "reuse device memory; avoid torch.cuda.empty_cache()",
+        [gf_host_gpu_wait] = "wait less often: .item(), .cpu() and synchronize() wait",
+        [gf_host_gil] = "move the work of other threads to processes",
+        [gf_host_compile] = "fewer different shapes (dynamic=True), a warm-up or "
+                            "a kept cache avoid it",
+        [gf_host_checkpoint] = "save in another thread or process, or less often",
+        [gf_host_gc] = "collect less often: gc.freeze() after the start, gc.set_threshold()",
+        [gf_host_few_workers] = "start more workers (num_workers)",
+        [gf_host_transform] = "make the work at that line cheaper, or request more CPUs",
+        [gf_host_storage] = "use faster or nearer storage, or more workers",
+        [gf_host_worker_cpus] = "request more CPUs, or start fewer workers and threads",
+        [gf_host_data] = "use more DataLoader workers, or make their work cheaper",
+        [gf_host_pipe_full] = "write less, or in another thread; its reader is slow",
+        [gf_host_download] = "fetch ahead in another thread",
+        [gf_host_file] = "read ahead in DataLoader workers, or use faster storage",
+        [gf_host_file_write] = "write in another thread, or to faster storage",
+        [gf_host_sleep] = "remove that sleep, or submit more work before it",
+        [gf_host_launches] = "use CUDA graphs, torch.compile or larger batches",
+        [gf_host_computing] = "move that work to DataLoader workers or to the GPU",
+    };
+    return texts[cause];
 }
 
 static unsigned permille(uint64_t part, uint64_t whole)
@@ -165,12 +139,12 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         if (permille(device->cause_ns[most], whole) < PERMILLE_LEAST)
             return;
         said[most] = true;
-        const struct cause_text *text = text_of((enum gf_host_cause)most);
+        const char *remedy = remedy_of((enum gf_host_cause)most);
         say_share(out, "\n  ", device->cause_ns[most], whole);
-        gf_say(out, " %s", text->what);
+        gf_say(out, " %s", gf_summary_gpu_time_cause((enum gf_host_cause)most));
         say_line(out, &device->line[most].at);
-        const char *remedy =
-            most == gf_host_preempted ? say_users(out, without_cpu, text->remedy) : text->remedy;
+        if (most == gf_host_preempted)
+            remedy = say_users(out, without_cpu, remedy);
         if (remedy)
             gf_say(out, " (%s)", remedy);
     }
@@ -237,12 +211,6 @@ static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
              time->device[i].state_ns[gf_gpu_empty] > time->device[ret].state_ns[gf_gpu_empty]))
             ret = (int)i;
     return ret;
-}
-
-/* Returns the summary's words for a cause, for example "waiting for data". */
-const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
-{
-    return text_of(cause)->what;
 }
 
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)

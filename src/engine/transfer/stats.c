@@ -104,9 +104,8 @@ void gf_copy_stats_read(struct gf_copy_stats *ret)
 const char *gf_bypass_name(enum gf_bypass reason)
 {
     static const char *const names[] = {
-#define GF_BYPASS_NAME(token, words) #token,
-        GF_BYPASS_REASONS(GF_BYPASS_NAME)
-#undef GF_BYPASS_NAME
+#define GF_REASON(name, words, remedy) #name,
+#include "abi/reasons.def"
     };
     return names[reason];
 }
@@ -114,9 +113,8 @@ const char *gf_bypass_name(enum gf_bypass reason)
 const char *gf_bypass_text(enum gf_bypass reason)
 {
     static const char *const texts[] = {
-#define GF_BYPASS_TEXT(token, words) words,
-        GF_BYPASS_REASONS(GF_BYPASS_TEXT)
-#undef GF_BYPASS_TEXT
+#define GF_REASON(name, words, remedy) words,
+#include "abi/reasons.def"
     };
     return texts[reason];
 }

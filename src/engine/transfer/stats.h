@@ -31,40 +31,14 @@ static inline void gf_node_bytes_add(uint64_t bytes_on[GF_NODE_BYTES_COUNT], int
  */
 
 /*
- * The reasons why a copy bypasses staging and is left to the driver: X(token, words). The report
- * uses the tokens, the summary uses the words. The order of this list has no meaning; checks[] in
- * copy/admission.c has the order in which the reasons are checked. After these checks,
- * copy/staged_copy.c may still return the reasons capture, failed, full, shared, shares_pages,
- * slower or unreadable.
+ * The reasons why a copy bypasses staging and is left to the driver. checks[] in copy/admission.c has the
+ * order in which they are checked. After these checks, copy/staged_copy.c may still return the
+ * reasons capture, failed, full, shared, shares_pages, slower or unreadable.
  */
-#define GF_BYPASS_REASONS(X)                                                                       \
-    X(early, "among the process's first small copies")                                             \
-    X(pinned, "the host memory is pinned, registered or managed")                                  \
-    X(ends, "not between pageable memory and a device")                                            \
-    X(batch, "part of a batch of copies from the GPU")                                             \
-    X(small, "below the size from which staging pays")                                             \
-    X(capture, "the stream is being captured")                                                     \
-    X(stream, "the stream belongs to another context or to a green context")                       \
-    X(context, "the context is green, unknown, ending, or over the limit of 64")                   \
-    X(shares_pages, "the GPU accesses pageable memory directly")                                   \
-    X(device_memory, "managed memory, memory of another device, or synchronous memory operations") \
-    X(range, "part of the range is not device memory")                                             \
-    X(few_threads, "too few copy threads, because of CPU mask, quota or option")                   \
-    X(caller, "the caller is a real-time thread, or the program handles page faults itself")       \
-    X(off, "staging is off, by option or after a failure")                                         \
-    X(crowded, "too many copies were being staged at once")                                        \
-    X(slower, "the driver was faster in recent copies")                                            \
-    X(warming, "the staging ring was not ready yet")                                               \
-    X(shared, "another thread used the stream at the same time")                                   \
-    X(full, "other copies used all memory of the staging ring")                                    \
-    X(unreadable, "the program's memory could not be populated")                                   \
-    X(failed, "a call of the library failed before any DMA was issued")
-
 enum gf_bypass {
-#define GF_BYPASS_ENUMERATOR(token, words) gf_bypass_##token,
-    GF_BYPASS_REASONS(GF_BYPASS_ENUMERATOR)
-#undef GF_BYPASS_ENUMERATOR
-        gf_bypass_count,
+#define GF_REASON(name, words, remedy) gf_bypass_##name,
+#include "abi/reasons.def"
+    gf_bypass_count,
     gf_bypass_none = gf_bypass_count, /* the copy is staged */
 };
 

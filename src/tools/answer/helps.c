@@ -12,36 +12,22 @@ struct row {
     const char *name, *words, *text;
 };
 
-#define GF_CAUSE(name, words, text) {#name, words, text},
-#define GF_REASON(name, words, text)
-#define GF_STATE(name, words)
-#define GF_HOST(name, words, text)
+#define GF_ROW(name, words, text, ...) {#name, words, text},
+#define GF_CAUSE GF_ROW
 static const struct row causes[] = {
 #include "tools/answer/helps.def"
 };
-#undef GF_CAUSE
-#undef GF_REASON
-
-#define GF_CAUSE(name, words, text)
-#define GF_REASON(name, words, text) {#name, words, text},
+#define GF_REASON GF_ROW
 static const struct row reasons[] = {
-#include "tools/answer/helps.def"
+#include "abi/reasons.def"
 };
-#undef GF_REASON
-#undef GF_STATE
-
-#define GF_REASON(name, words, text)
 #define GF_STATE(name, words) {#name, words, ""},
 static const struct row states[] = {
-#include "tools/answer/helps.def"
+#include "abi/reasons.def"
 };
-#undef GF_STATE
-#undef GF_HOST
-
-#define GF_STATE(name, words)
-#define GF_HOST(name, words, text) {#name, words, text},
+#define GF_HOST GF_ROW
 static const struct row hosts[] = {
-#include "tools/answer/helps.def"
+#include "abi/reasons.def"
 };
 
 static const struct row *row_of(const struct row *rows, size_t count, const char *name)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /*
- * Functions that find a text of helps.def by the name in a log or report. If the name is unknown,
+ * Functions that find a text of helps.def or abi/reasons.def by the name in a log or report. If the name is unknown,
  * the functions gf_*_words return the name itself (gf_cause_words: ""), and the functions gf_*_help
  * return "".
  */
