@@ -2,6 +2,7 @@
 #include "preload/heap/big.h"
 
 #include "base/atomic.h"
+#include "preload/heap/big_table.h"
 #include "preload/heap/first_touch.h"
 #include "preload/heap/jemalloc_replaced.h"
 #include "preload/heap/jemalloc_sys.h"
@@ -15,12 +16,6 @@
 /* A process may have 65530 mappings, and each block may need one. */
 #define LIVE_MAX 4096
 #define LARGEST ((size_t)PTRDIFF_MAX / 2)
-
-#define LEAF_BITS 15
-#define TOP_BITS 12 /* 48 bits of address space */
-
-typedef _Atomic size_t word_t; /* the size of the block that starts here; 0: none */
-static word_t *_Atomic top[1 << TOP_BITS];
 
 static struct {
     bool on;
@@ -43,56 +38,33 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) & ~(unit - 1);
 }
 
-/* Returns the table's word for an address; NULL if that part of the table is missing. */
-static word_t *find_word(uintptr_t start)
-{
-    const uintptr_t index = start / GF_BIG_ALIGN;
-
-    if (index >> (TOP_BITS + LEAF_BITS))
-        return NULL;
-    word_t *const leaf = gf_load_acquire(&top[index >> LEAF_BITS]);
-    return leaf ? &leaf[index & ((1 << LEAF_BITS) - 1)] : NULL;
-}
-
 /* Adds the part of the table that contains the word, if it is missing. */
-static word_t *make_word(uintptr_t start)
+static gf_big_word *make_word(uintptr_t start)
 {
-    const uintptr_t index = start / GF_BIG_ALIGN;
-    const size_t size = sizeof(word_t) << LEAF_BITS;
-    word_t *expected = NULL, *const found = find_word(start);
+    gf_big_word *const found = gf_big_find_word(start);
 
-    if (found || index >> (TOP_BITS + LEAF_BITS))
+    if (found)
         return found;
-    word_t *const leaf = gf_heap_mmap(NULL, size, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (leaf != MAP_FAILED && !gf_cas_acq_rel(&top[index >> LEAF_BITS], &expected, leaf))
-        gf_heap_munmap(leaf, size);
-    return find_word(start);
+    void *const part = gf_heap_mmap(NULL, GF_BIG_PART_SIZE, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (part != MAP_FAILED && !gf_big_add_part(start, part))
+        gf_heap_munmap(part, GF_BIG_PART_SIZE);
+    return gf_big_find_word(start);
 }
 
 /* The same for a block that the kernel has moved, and that cannot move back. */
-static word_t *need_word(uintptr_t start)
+static gf_big_word *need_word(uintptr_t start)
 {
-    static word_t last[1 << LEAF_BITS];
-    word_t *expected = NULL, *const word = make_word(start);
+    static gf_big_word last[GF_BIG_PART_SIZE / sizeof(gf_big_word)];
 
-    if (gf_unlikely(!word))
-        gf_cas_acq_rel(&top[start / GF_BIG_ALIGN >> LEAF_BITS], &expected, last);
-    return find_word(start);
-}
-
-void gf_big_forget(uintptr_t start, size_t size)
-{
-    for (uintptr_t at = round_up(start, GF_BIG_ALIGN); at < start + size; at += GF_BIG_ALIGN) {
-        word_t *const word = find_word(at);
-        if (gf_unlikely(word && gf_load_relaxed(word)))
-            gf_store_relaxed(word, 0);
-    }
+    if (gf_unlikely(!make_word(start)))
+        gf_big_add_part(start, last);
+    return gf_big_find_word(start);
 }
 
 static size_t block_size(const void *block)
 {
-    word_t *const word = gf_big_may_own(block) ? find_word((uintptr_t)block) : NULL;
+    gf_big_word *const word = gf_big_may_own(block) ? gf_big_find_word((uintptr_t)block) : NULL;
 
     return word ? gf_load_relaxed(word) : 0;
 }
@@ -173,7 +145,7 @@ static void *alloc(size_t size, size_t alignment, bool zero)
         used = grow_kept(&range, size);
     if (!used)
         range = new_mapping(size, alignment);
-    word_t *const word = range.start ? make_word(range.start) : NULL;
+    gf_big_word *const word = range.start ? make_word(range.start) : NULL;
     count_live(size, word ? range.size : 0);
     if (!word) {
         if (range.start)
@@ -213,7 +185,7 @@ void *gf_big_aligned(size_t alignment, size_t size)
     return block;
 }
 
-static void free_block(word_t *word, uintptr_t start, size_t size)
+static void free_block(gf_big_word *word, uintptr_t start, size_t size)
 {
     gf_first_touch_freed((void *)start, size, size);
     gf_store_relaxed(word, 0);
@@ -237,7 +209,7 @@ void gf_big_free(void *block)
     }
     const int error = errno;
     const bool framed = gf_slowpath_enter(gf_slowpath_free, 0, 0);
-    free_block(find_word((uintptr_t)block), (uintptr_t)block, size);
+    free_block(gf_big_find_word((uintptr_t)block), (uintptr_t)block, size);
     if (framed)
         gf_slowpath_leave(NULL);
     errno = error;
@@ -257,7 +229,7 @@ static void *shrink(void *block, size_t before, size_t after)
     if (after == before)
         return block;
     count_live(before, after);
-    gf_store_relaxed(find_word(start), after);
+    gf_store_relaxed(gf_big_find_word(start), after);
     gf_first_touch_freed((void *)(start + after), before - after, before);
     gf_big_unmap(start + after, before - after);
     return block;
@@ -286,11 +258,11 @@ static void *resize(void *block, size_t before, size_t after)
     count_live(before, after);
     gf_reclaim_check(gf_reclaim_mappings);
     /* The word is removed first, because another thread may get the old addresses. */
-    gf_store_relaxed(find_word(start), 0);
+    gf_store_relaxed(gf_big_find_word(start), 0);
     to = grow_mapping(start, before, after);
     if (!to)
         count_live(after, before);
-    gf_store_relaxed(find_word(to ? to : start), to ? after : before);
+    gf_store_relaxed(gf_big_find_word(to ? to : start), to ? after : before);
     if (to)
         gf_first_touch_allocated((void *)(to + before), after - before, after);
     return (void *)to;

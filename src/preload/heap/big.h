@@ -5,9 +5,8 @@
  * in glibc, so it copies nothing and never needs both blocks. jemalloc serves a big block if the
  * store is off, has LIVE_MAX blocks, or cannot map one.
  *
- * A table with one word per 2 MiB of address space tells which blocks belong to the store. free asks
- * it only for addresses at such a boundary, which other blocks rarely have. The table is read and
- * written without a lock; the owner of a block changes the block's word.
+ * A table (big_table.h) tells which blocks belong to the store. free asks it only for addresses at such
+ * a boundary, which other blocks rarely have.
  *
  * Unless a comment says otherwise, the functions change errno only as malloc and realloc may.
  */
@@ -34,12 +33,6 @@ void *gf_big_aligned(size_t alignment, size_t size);
 void gf_big_free(void *block);
 size_t gf_big_usable_size(const void *block);
 void *gf_big_realloc(void *block, size_t size);
-
-/*
- * Called with new mappings of jemalloc. A forked child lacks the pages of a block with MADV_DONTFORK, but
- * the table still lists the block. The kernel may give its addresses to jemalloc.
- */
-void gf_big_forget(uintptr_t start, size_t size);
 
 /* Whether the block may belong to the store. */
 static inline bool gf_big_may_own(const void *block)

@@ -5,6 +5,7 @@
 
 #include "abi/heap_api.h"
 #include "base/base.h"
+#include "preload/heap/big_table.h"
 
 /*
  * The system calls of the big-block store (big.h). Calls that remove pages are visible to
@@ -51,10 +52,6 @@ void gf_big_unmap(uintptr_t start, size_t size);
  * at a boundary of huge pages. The budget (budget.h) counts their bytes. Blocks in the pool
  * belong to no caller, so the pool may unmap them at any time.
  */
-
-#define GF_BIG_ALIGN ((size_t)2 << 20)
-/* Blocks from this size on are served by the store. */
-#define GF_BIG_MIN ((size_t)4 << 20)
 
 /* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
 void gf_pool_init(void);

@@ -2,7 +2,7 @@
 #include "preload/heap/jemalloc_sys.h"
 
 #include "base/atomic.h"
-#include "preload/heap/big.h"
+#include "preload/heap/big_table.h"
 #include "preload/heap/budget.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/mappings.h"

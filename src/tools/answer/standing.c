@@ -40,7 +40,7 @@ static void read_group(const json_t *found, struct group *ret)
                (int)gf_report_number(found, "line"), function);
 }
 
-static bool is_same(const struct group *a, const struct group *b)
+static bool is_same_group(const struct group *a, const struct group *b)
 {
     return strcmp(a->cause, b->cause) == 0 && strcmp(a->at, b->at) == 0 && a->step <= b->step &&
            a->step >= b->step;
@@ -51,7 +51,7 @@ static size_t add_to_group(struct standing *standing, const struct group *one)
 {
     size_t i = 0;
 
-    while (i < standing->count && !is_same(&standing->list[i], one))
+    while (i < standing->count && !is_same_group(&standing->list[i], one))
         i++;
     if (i == standing->count)
         standing->list[standing->count++] = *one;
@@ -104,7 +104,10 @@ static void say_members(const struct gf_job *job, const struct standing *standin
     for (size_t i = 0, end; i < count; i = end + 1) {
         for (end = i; end + 1 < count && rank[end + 1] <= rank[end] + 1; end++)
             ;
-        gf_say(out, "%s%lld", i ? ", " : rank[0] < rank[count - 1] ? "ranks " : "rank ",
+        gf_say(out, "%s%lld",
+               i                           ? ", "
+               : rank[0] < rank[count - 1] ? "ranks "
+                                           : "rank ",
                (long long)rank[i]);
         if (rank[end] > rank[i])
             gf_say(out, "%s%lld", rank[end] > rank[i] + 1 ? "-" : ", ", (long long)rank[end]);
@@ -141,8 +144,7 @@ static void say_groups(struct gf_answer *answer, const struct standing *standing
         say_members(answer->job, standing, (size_t)(group - standing->list), &out);
         if (group->step >= 0)
             gf_say(&out, " in step %llu", whole(group->step));
-        gf_say(&out, " for %llu s: %s%s", whole(group->s), gf_host_words(group->cause),
-               group->at);
+        gf_say(&out, " for %llu s: %s%s", whole(group->s), gf_host_words(group->cause), group->at);
     }
     if (standing->count > GROUPS_SAID)
         gf_say(&out, "; %zu more places", standing->count - GROUPS_SAID);
