@@ -35,8 +35,7 @@ static const char *remedy_of(enum gf_host_cause cause)
         [gf_host_driver] = "reuse device memory; avoid torch.cuda.empty_cache()",
         [gf_host_gpu_wait] = "wait less often: .item(), .cpu() and synchronize() wait",
         [gf_host_gil] = "move the work of other threads to processes",
-        [gf_host_compile] = "fewer different shapes (dynamic=True), a warm-up or "
-                            "a kept cache avoid it",
+        [gf_host_compile] = "fewer shapes (dynamic=True), a warm-up or a kept cache avoid it",
         [gf_host_checkpoint] = "save in another thread or process, or less often",
         [gf_host_gc] = "collect less often: gc.freeze() after the start, gc.set_threshold()",
         [gf_host_few_workers] = "start more workers (num_workers)",

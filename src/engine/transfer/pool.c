@@ -45,8 +45,10 @@ static void gf_running_end(const struct gf_running *run)
 /* Called in a forked child. */
 static void gf_running_in_child(void)
 {
+    static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
     for (const struct gf_running *run = running; run; run = run->outer) {
-        *run->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        memcpy(run->lock, &unlocked, sizeof(unlocked));
         gf_store_relaxed(&run->job->failed, 0);
         gf_store_relaxed(&run->job->helpers, 0);
     }

@@ -64,7 +64,8 @@ static gf_big_word *need_word(uintptr_t start)
 
 static size_t block_size(const void *block)
 {
-    gf_big_word *const word = gf_big_may_own(block) ? gf_big_find_word((uintptr_t)block) : NULL;
+    gf_big_word *const word =
+        block && gf_big_may_own(block) ? gf_big_find_word((uintptr_t)block) : NULL;
 
     return word ? gf_load_relaxed(word) : 0;
 }
@@ -251,7 +252,6 @@ static void *copy_block(void *block, size_t before, size_t size)
 static void *resize(void *block, size_t before, size_t after)
 {
     const uintptr_t start = (uintptr_t)block;
-    uintptr_t to = start;
 
     if (after <= before)
         return after >= before - before / 16 ? block : shrink(block, before, after);
@@ -259,7 +259,7 @@ static void *resize(void *block, size_t before, size_t after)
     gf_reclaim_check(gf_reclaim_mappings);
     /* The word is removed first, because another thread may get the old addresses. */
     gf_store_relaxed(gf_big_find_word(start), 0);
-    to = grow_mapping(start, before, after);
+    const uintptr_t to = grow_mapping(start, before, after);
     if (!to)
         count_live(after, before);
     gf_store_relaxed(gf_big_find_word(to ? to : start), to ? after : before);

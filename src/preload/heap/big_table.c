@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 
-#define PART_BITS 15
 #define TOP_BITS 12 /* 48 bits of address space */
 
 static gf_big_word *_Atomic top[1 << TOP_BITS];
@@ -12,10 +11,10 @@ gf_big_word *gf_big_find_word(uintptr_t start)
 {
     const uintptr_t index = start / GF_BIG_ALIGN;
 
-    if (index >> (TOP_BITS + PART_BITS))
+    if (index >> (TOP_BITS + GF_BIG_PART_BITS))
         return NULL;
-    gf_big_word *const part = gf_load_acquire(&top[index >> PART_BITS]);
-    return part ? &part[index & ((1 << PART_BITS) - 1)] : NULL;
+    gf_big_word *const part = gf_load_acquire(&top[index >> GF_BIG_PART_BITS]);
+    return part ? &part[index & ((1 << GF_BIG_PART_BITS) - 1)] : NULL;
 }
 
 bool gf_big_add_part(uintptr_t start, gf_big_word *part)
@@ -23,9 +22,8 @@ bool gf_big_add_part(uintptr_t start, gf_big_word *part)
     const uintptr_t index = start / GF_BIG_ALIGN;
     gf_big_word *expected = NULL;
 
-    _Static_assert(GF_BIG_PART_SIZE == sizeof(gf_big_word) << PART_BITS, "one size");
-    return !(index >> (TOP_BITS + PART_BITS)) &&
-           gf_cas_acq_rel(&top[index >> PART_BITS], &expected, part);
+    return !(index >> (TOP_BITS + GF_BIG_PART_BITS)) &&
+           gf_cas_acq_rel(&top[index >> GF_BIG_PART_BITS], &expected, part);
 }
 
 void gf_big_forget(uintptr_t start, size_t size)

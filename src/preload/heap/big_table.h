@@ -15,8 +15,9 @@
 
 typedef _Atomic size_t gf_big_word; /* 0: no block starts here */
 
-/* Bytes of one part of the table. */
-#define GF_BIG_PART_SIZE (sizeof(gf_big_word) << 15)
+/* One part of the table, and its bytes. */
+#define GF_BIG_PART_BITS 15
+#define GF_BIG_PART_SIZE (sizeof(gf_big_word) << GF_BIG_PART_BITS)
 
 /* Returns the word for an address; NULL if that part of the table is missing. */
 gf_big_word *gf_big_find_word(uintptr_t start);

@@ -157,14 +157,14 @@ bool gf_standing_say(struct gf_answer *answer)
     const size_t most = answer->job->process_count + 1;
     struct standing standing = {.list = calloc(most, sizeof(*standing.list)),
                                 .group_of = calloc(most, sizeof(*standing.group_of))};
-    const struct group **order = calloc(most, sizeof(*order));
+    const struct group **order = calloc(most, sizeof(void *));
 
     if (standing.list && standing.group_of && order) {
         find_groups(answer->job, &standing);
         for (size_t i = 0; i < standing.count; i++)
             order[i] = &standing.list[i];
         if (standing.count) {
-            qsort(order, standing.count, sizeof(*order), by_count);
+            qsort(order, standing.count, sizeof(void *), by_count);
             say_groups(answer, &standing, order);
         }
     }

@@ -366,12 +366,13 @@ struct mount {
 static bool parse_mount(const char *line, struct mount *ret)
 {
     const char *rest = strstr(line, " - ");
-    unsigned major, minor;
+    char major[16], minor[16];
 
-    if (!rest || sscanf(line, "%*u %*u %u:%u %*s %1023s", &major, &minor, ret->point) != 3 ||
+    if (!rest ||
+        sscanf(line, "%*s %*s %15[0-9]:%15[0-9] %*s %1023s", major, minor, ret->point) != 3 ||
         *ret->point != '/' || sscanf(rest + 3, "%31s", ret->type) != 1)
         return false;
-    snprintf(ret->device, sizeof(ret->device), "%u:%u", major, minor);
+    snprintf(ret->device, sizeof(ret->device), "%s:%s", major, minor);
     return true;
 }
 

@@ -206,10 +206,10 @@ static struct gf_elfsym **slot(struct gf_elfsym ***list, uint32_t *room, uint32_
 {
     if (number >= *room) {
         const uint32_t wanted = 2 * number + 64;
-        struct gf_elfsym **grown = reallocarray(*list, wanted, sizeof(*grown));
+        struct gf_elfsym **grown = reallocarray(*list, wanted, sizeof(void *));
         if (!grown)
             return NULL;
-        memset(grown + *room, 0, (wanted - *room) * sizeof(*grown));
+        memset(grown + *room, 0, (wanted - *room) * sizeof(void *));
         *list = grown;
         *room = wanted;
     }
