@@ -80,13 +80,13 @@ def steps(run, tmp_path):
 def test_marked_steps(steps):
     for _ in range(4):  # on a busy machine another step may be longer
         found, (line,), logged = steps("marks", 15)
-        if found["slow"][0]["cause"] == "waiting":
+        if found["slow"][0]["cause"] == "sleep":
             break
     assert (found["source"], found["steps"], found["copy_bytes"]) == ("marks", 15, None)
     assert 96 < found["p50_ms"] < found["p99_ms"] and 800 <= found["max_ms"] == found["slow"][0]["ms"]
     assert found["p99_ms"] <= found["max_ms"] and found["data_wait_ms"] is not None
     slow = found["slow"][0]
-    assert (slow["difference"], slow["cause"], slow["stall"]) == ("idle", "waiting", None) and slow["idle_ms"] > 200, slow
+    assert (slow["difference"], slow["cause"], slow["stall"]) == ("idle", "sleep", None) and slow["idle_ms"] > 200, slow
     assert found["slow_steps"] >= 1
     assert re.match(r"gpufeed: 15 steps: median \d+\.\d ms, longest .*, in which the GPU had nothing to do for .*: the submitting thread slept", line)
     first = [event for event in logged if event["us"] == round(1000 * slow["ms"])]

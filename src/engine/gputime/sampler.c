@@ -234,9 +234,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     gf_gaps_see(&device->gaps, last->at_ns, now, sample.state != gf_gpu_unknown,
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
-        /* If only the sampler had no CPU, the submitting thread still shows why the GPU waits. */
-        if (!sample.late ||
-            (late == gf_host_preempted && sample.quiet && last->state == gf_gpu_empty))
+        if (!sample.late)
             sample.cause = cause_of(number, &sampler.table->gaps[number], interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
