@@ -312,7 +312,9 @@ def test_new_threads_use_the_arenas_that_the_engine_allows(fed, machine, shared)
         int main(void) { start(); void *p = malloc(3 << 20), *r; free(p); pthread_t t;
             pthread_create(&t, NULL, allocates, p); pthread_join(t, &r); }
         """)
-    assert fed.go(app, GPUFEED_MACHINE=machine).stdout == str(shared)
+    # A thread of the library may take a part of the freed block first, as it shares the main thread's arena.
+    found = [fed.go(app, GPUFEED_MACHINE=machine).stdout for _ in range(5)]
+    assert set(found) <= {"0", "1"} and ("1" in found) == bool(shared), found
 
 
 def test_start_routine_is_a_tail_call(fed):
