@@ -38,27 +38,21 @@ static size_t round_up(size_t size, size_t unit)
     return (size + unit - 1) & ~(unit - 1);
 }
 
+/* Returns a new part of the table; NULL if there is no memory for one. */
+static gf_big_word *new_part(void)
+{
+    void *const part = gf_heap_mmap(NULL, GF_BIG_PART_SIZE, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return part == MAP_FAILED ? NULL : part;
+}
+
 /* Adds the part of the table that contains the word, if it is missing. */
 static gf_big_word *make_word(uintptr_t start)
 {
-    gf_big_word *const found = gf_big_find_word(start);
+    gf_big_word *const found = gf_big_find_word(start), *const part = found ? NULL : new_part();
 
-    if (found)
-        return found;
-    void *const part = gf_heap_mmap(NULL, GF_BIG_PART_SIZE, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (part != MAP_FAILED && !gf_big_add_part(start, part))
+    if (part && !gf_big_add_part(start, part))
         gf_heap_munmap(part, GF_BIG_PART_SIZE);
-    return gf_big_find_word(start);
-}
-
-/* The same for a block that the kernel has moved, and that cannot move back. */
-static gf_big_word *need_word(uintptr_t start)
-{
-    static gf_big_word last[GF_BIG_PART_SIZE / sizeof(gf_big_word)];
-
-    if (gf_unlikely(!make_word(start)))
-        gf_big_add_part(start, last);
     return gf_big_find_word(start);
 }
 
@@ -93,8 +87,12 @@ static uintptr_t grow_mapping(uintptr_t start, size_t before, size_t after)
     const uintptr_t to =
         gf_reclaim_is_limited() ? 0 : map_or_reclaim(after, GF_BIG_ALIGN, PROT_NONE);
     if (!to) {
-        const uintptr_t chosen = gf_big_move_anywhere(start, before, after);
-        return chosen && need_word(chosen) ? chosen : 0;
+        /* The kernel chooses the place. A block without a word could not move back. */
+        gf_big_word *const part = new_part();
+        const uintptr_t chosen = part ? gf_big_move_anywhere(start, before, after) : 0;
+        if (part && !(chosen && gf_big_add_part(chosen, part)))
+            gf_heap_munmap(part, GF_BIG_PART_SIZE);
+        return chosen;
     }
     if (make_word(to))
         return gf_big_move(start, before, to, after) ? to : 0;
