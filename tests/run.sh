@@ -44,7 +44,7 @@ else
     wait "$beside" || status=1
     trap - EXIT
     # The other builds have their own build folders and results. Their tests run side by side.
-    rm -rf build-asan/meson-logs build-tsan/meson-logs
+    rm -f build-asan/meson-logs/testlog* build-tsan/meson-logs/testlog*
     tests/sanitize.sh address thread &
     sanitizers=$!
     trap 'kill "$sanitizers" 2>/dev/null' EXIT

@@ -90,7 +90,9 @@ static void after_legacy(bool back, unsigned rounds)
             MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
         else
             MUST(cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream));
-        MUST(cu.cuCtxSynchronize());
+        MUST(cu.cuStreamSynchronize(
+            stream)); /* waiting for the context is refused during a capture */
+        MUST(cu.cuStreamSynchronize(CU_STREAM_LEGACY));
         if (!back)
             MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
         want_all(back ? 2 : 9);
