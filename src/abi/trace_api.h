@@ -114,7 +114,7 @@ struct gf_step_count {
     uint64_t ended; /* steps that a later mark ended */
     /* Microseconds from the program's first mark to its latest one; 0 before the second mark. */
     uint64_t us;
-    uint64_t current; /* number of the current step; 0 if there is none */
+    uint64_t current; /* number of the current step; 0 before the first */
 };
 
 /* How steps were found: the name in the report. The first that applies counts. */

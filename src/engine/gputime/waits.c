@@ -179,7 +179,7 @@ enum gf_wait_kind gf_wait_by_futex(const struct gf_wait *wait, const uint32_t wo
     return is_semaphore ? gf_wait_lock : gf_wait_futex;
 }
 
-/* Returns the text after the last occurrence of `folder`; NULL if there is none. */
+/* Returns what follows the last `folder` in the path; NULL if the path does not contain it. */
 static const char *after_last(const char *file, const char *folder)
 {
     const char *ret = NULL;

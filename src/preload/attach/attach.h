@@ -67,8 +67,8 @@ static inline void gf_engine_call_end(const struct gf_engine_call *call)
 }
 
 /*
- * The same as gf_engine_call_begin, but returns the engine's transfer functions. Returns NULL if
- * there are none, and if gf_engine_call_begin returned false. In these cases, do not call
+ * The same as gf_engine_call_begin, but returns the functions for copies and pinned memory. NULL if
+ * gf_engine_call_begin returned false, or the options turn both off; then do not call
  * gf_engine_call_end.
  */
 static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_engine_call *ret)

@@ -261,7 +261,7 @@ static void insert_at(size_t i, struct gf_range range)
 }
 
 /*
- * Returns the index of the mapping to take; `count` if there is none. Newer mappings are preferred,
+ * Returns the index of the mapping to take; `count` if no mapping fits. Newer mappings are preferred,
  * because their pages are more likely to be in the CPU's cache.
  */
 static size_t find(size_t size, size_t alignment)

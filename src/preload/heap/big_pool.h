@@ -59,10 +59,10 @@ void gf_pool_init(void);
 bool gf_pool_in_child(void);
 
 /*
- * Takes the kept mapping with the least waste that has at least `size` bytes; what it has beyond
- * that stays in the pool if it is large enough. If there is none, takes the largest mapping that has
- * half of `size`, for the caller to grow. Returns false if there is neither. For less than GF_BIG_MIN
- * bytes, takes only a mapping that wastes little.
+ * Takes the smallest kept mapping of at least `size` bytes; the rest of it stays in the pool if it is
+ * large enough. If all are smaller, takes the largest one of at least half of `size`, for the caller to
+ * grow. Returns false if all are smaller than that. For less than GF_BIG_MIN bytes, takes only a
+ * mapping that wastes little.
  */
 bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret);
 

@@ -19,7 +19,7 @@ void gf_elfsym_close(struct gf_elfsym *file);
 
 /*
  * Returns the name of the function that covers the offset, and the offset within the function; NULL
- * if there is none.
+ * if no function covers it.
  */
 const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
                                uint64_t *ret_distance);

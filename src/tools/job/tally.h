@@ -55,7 +55,7 @@ void gf_tally_join(struct gf_tally *tally);
 void gf_tally_free(struct gf_tally *tally);
 
 struct gf_onset {
-    double at;     /* time of the change; 0: there is none */
+    double at;     /* time of the change; 0: nothing changed */
     double factor; /* factor by which stalls took more time after it, at most 1000 */
     /*
      * Step and rank of the first stall after the change at the call site with the most stalled

@@ -349,7 +349,7 @@ static void print_json(struct picture *picture)
     json_decref(all);
 }
 
-/* Returns the index of the nearest ancestor in the list; -1 if there is none. */
+/* Returns the index of the nearest ancestor in the list; -1 if the list has no ancestor. */
 static int find_ancestor(const struct picture *picture, pid_t parent)
 {
     bool runs;
