@@ -10,10 +10,6 @@
 #include "os/headroom.h"
 #include "os/pressure.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #define G "sys/fs/cgroup"
 
 static const char *const files[] = {
@@ -44,61 +40,8 @@ static const char *const files[] = {
     "sys/devices/system/node/node0/meminfo",
     "proc/pressure/memory",
 };
-#define FILES (sizeof(files) / sizeof(files[0]))
 
-static char root[] = "/dev/shm/gpufeed-fuzz-XXXXXX";
-
-static void path_of(const char *file, char *ret, size_t size)
-{
-    snprintf(ret, size, "%s/%s", root, file);
-}
-
-static void remove_root(void)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    if (system(command)) {
-    }
-}
-
-static void make_root(void)
-{
-    char path[256];
-
-    if (!mkdtemp(root)) {
-        memcpy(root, "/tmp/gpufeed-fuzz-XXXXXX", sizeof("/tmp/gpufeed-fuzz-XXXXXX"));
-        CHECK(mkdtemp(root));
-    }
-    atexit(remove_root);
-    for (size_t i = 0; i < FILES; i++) {
-        path_of(files[i], path, sizeof(path));
-        for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
-            *slash = '\0';
-            mkdir(path, 0777);
-        }
-    }
-}
-
-/* A missing part is a missing file. */
-static void put_files(const uint8_t *data, size_t size)
-{
-    char path[256];
-
-    for (size_t i = 0; i < FILES; i++) {
-        const uint8_t *end = size ? memchr(data, 0, size) : NULL;
-        const size_t length = end ? (size_t)(end - data) : size;
-        path_of(files[i], path, sizeof(path));
-        unlink(path);
-        if (length) {
-            const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-            CHECK(fd >= 0 && write(fd, data, length) == (ssize_t)length);
-            close(fd);
-        }
-        const size_t used = length + (end != NULL);
-        data += used;
-        size -= used;
-    }
-}
+#include "tree.h"
 
 static bool is_number(double value)
 {

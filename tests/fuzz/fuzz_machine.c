@@ -9,9 +9,7 @@
 #include "tools/doctor/cmd_doctor.h"
 #include "tools/topo/cmd_topo.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define CPU "sys/devices/system/cpu/"
@@ -45,53 +43,8 @@ static const char *const files[] = {
     CPU "cpu0/cpuidle/state0/name",
     "dev/kmsg",
 };
-#define FILES (sizeof(files) / sizeof(files[0]))
 
-static char root[] = "/dev/shm/gpufeed-fuzz-XXXXXX";
-
-static void remove_root(void)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "rm -rf %s", root);
-    if (system(command)) {
-    }
-}
-
-static void make_root(void)
-{
-    char path[256];
-
-    CHECK(mkdtemp(root));
-    atexit(remove_root);
-    for (size_t i = 0; i < FILES; i++) {
-        snprintf(path, sizeof(path), "%s/%s", root, files[i]);
-        for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
-            *slash = '\0';
-            mkdir(path, 0777);
-        }
-    }
-}
-
-/* A missing part is a missing file. */
-static void put_files(const uint8_t *data, size_t size)
-{
-    char path[256];
-
-    for (size_t i = 0; i < FILES; i++) {
-        const uint8_t *end = size ? memchr(data, 0, size) : NULL;
-        const size_t length = end ? (size_t)(end - data) : size;
-        snprintf(path, sizeof(path), "%s/%s", root, files[i]);
-        unlink(path);
-        if (length) {
-            const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-            CHECK(fd >= 0 && write(fd, data, length) == (ssize_t)length);
-            close(fd);
-        }
-        const size_t used = length + (end != NULL);
-        data += used;
-        size -= used;
-    }
-}
+#include "tree.h"
 
 /* A line is a message, or a comment of the script, or has no character that begins another command. */
 static void check_script(char *text)
