@@ -89,7 +89,7 @@ struct gf_objects *gf_objects_read(pid_t pid)
     objects->pid = pid;
     objects->until_ns = gf_now_ns() + NAMES_NS;
     while (gf_maps_next(maps, &line))
-        if (line.executable && line.path[0] && !add_object(objects, &line))
+        if (line.executable && !add_object(objects, &line))
             break;
     fclose(maps);
     return objects;
@@ -162,10 +162,11 @@ static void name_in_object(const struct object *object, uintptr_t address, bool 
                  (unsigned long)(linked ? linked : address - object->start + object->offset));
 }
 
-void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
+bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
 {
     size_t first = 0, last = objects ? objects->count : 0;
 
+    snprintf(ret, size, "0x%lx", (unsigned long)address);
     /* The kernel lists the mappings in the order of their addresses. */
     while (first < last) {
         const size_t middle = (first + last) / 2;
@@ -177,9 +178,10 @@ void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, s
         } else {
             if (!object->opened)
                 open_object(objects, object);
-            name_in_object(object, address, gf_now_ns() < objects->until_ns, ret, size);
-            return;
+            if (object->path[0])
+                name_in_object(object, address, gf_now_ns() < objects->until_ns, ret, size);
+            return true;
         }
     }
-    snprintf(ret, size, "0x%lx", (unsigned long)address);
+    return !objects;
 }

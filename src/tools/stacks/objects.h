@@ -43,8 +43,9 @@ void gf_objects_free(struct gf_objects *objects);
 /*
  * Writes "function+0x12 (object)". If no symbol covers the address, for example in a stripped
  * object, writes "object+0x1234". For an address outside of all objects, writes only the address.
- * The object's path, and so the text, may contain any character.
+ * The object's path, and so the text, may contain any character. Returns false if the process has
+ * mapped no code at the address, and true if the mappings are not known.
  */
-void gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size);
+bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size);
 
 #endif

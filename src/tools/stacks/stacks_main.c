@@ -158,6 +158,7 @@ static void print_python(const struct gf_stack *stack)
 static void print_native(struct gf_objects *objects, const struct gf_stack *stack)
 {
     const int error = stack->thread.error;
+    bool cut = stack->native_cut;
 
     if (!stack->thread.stopped)
         printf("      (its stack cannot be read: %s)\n",
@@ -166,12 +167,16 @@ static void print_native(struct gf_objects *objects, const struct gf_stack *stac
         puts("      (its stack was not read: reading the process took too long)");
     for (uint32_t i = 0; i < stack->native_count; i++) {
         char name[512];
-        gf_objects_name(objects, stack->native[i] - (i > 0), name, sizeof(name));
+        /* Where unwind data is missing, a caller's address is guessed, and so may be no code. */
+        if (!gf_objects_name(objects, stack->native[i] - (i > 0), name, sizeof(name)) && i > 0) {
+            cut = true;
+            break;
+        }
         fputs("      ", stdout);
         put_text(name);
         putchar('\n');
     }
-    print_rest("      ", stack->native_cut);
+    print_rest("      ", cut);
 }
 
 static void print_all(pid_t pid, const struct gf_collected *collected)
