@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# aarch64.sh [SUITE...]: cross-builds everything for aarch64, and runs the suites (by default aarch64 and unit)
-# under qemu's user emulation. tests/aarch64/exceptions.txt lists what qemu cannot run. Results:
+# aarch64.sh [SUITE...]: cross-builds for aarch64 and runs the suites (by default aarch64 and unit, for which it builds
+# only what they need) under qemu's user emulation. tests/aarch64/exceptions.txt lists what qemu cannot run. Results:
 # build-aarch64. Exit code 77 if this machine cannot run it. With --build, runs nothing.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -17,11 +17,19 @@ fi
 [ -f build-aarch64/build.ninja ] ||
     meson setup build-aarch64 --cross-file cross/aarch64.ini --cross-file "$packages/packages.ini" \
         -Doptimization=1 -Ddebug=false >/dev/null || exit 1
-meson compile -C build-aarch64 || exit 1
-[ "${1:-}" != --build ] || exit 0
+only_build=0 targets=()
+if [ "${1:-}" = --build ]; then
+    only_build=1
+    shift
+fi
+ninja -C build-aarch64 --quiet build.ninja || exit 1 # the targets that are asked below must not be of yesterday
+if (($# == 0)); then
+    set -- aarch64 unit
+    mapfile -t targets < <(tests/targets.py build-aarch64 --installed "$@")
+fi
+ninja -C build-aarch64 --quiet "${targets[@]}" || exit 1
+((only_build)) && exit 0
 rm -rf build-aarch64/junit build-aarch64/meson-logs/testlog.junit.xml
-suites=("$@")
-[ $# -gt 0 ] || suites=(aarch64 unit)
 meson test -C build-aarch64 --no-rebuild --print-errorlogs --timeout-multiplier 10 --num-processes "$(($(nproc) + 1))" \
-    "${suites[@]/#/--suite=}" ||
-    tests/again.py build-aarch64 --timeout-multiplier 10 "${suites[@]/#/--suite=}"
+    "${@/#/--suite=}" ||
+    tests/again.py build-aarch64 --timeout-multiplier 10 "${@/#/--suite=}"

@@ -17,14 +17,8 @@ sanitize() { # folder, value of b_sanitize
     ninja -C "$1" --quiet build.ninja || return 1 # what is asked below must not be of yesterday
     # Builds only these tests and their input. Preloaded libraries are not built.
     local targets
-    mapfile -t targets < <(meson introspect "$1" --tests --targets | python3 -c '
-import json, os, sys
-known = json.load(sys.stdin)
-wanted = {name for test in known["tests"] for name in test["depends"]
-          if any(suite.endswith(("unit", "fuzz")) for suite in test["suite"])}
-for target in known["targets"]:
-    if target["id"] in wanted:
-        print(os.path.relpath(target["filename"][0], sys.argv[1]))' "$PWD/$1")
+    mapfile -t targets < <(tests/targets.py "$1" unit fuzz)
+    ((${#targets[@]})) || return 1
     ninja -C "$1" --quiet "${targets[@]}" || return 1
     ((only_build)) && return
     # A published environ is never freed, because another thread may be reading it.
