@@ -117,12 +117,6 @@ struct gf_heap_ops {
      */
     void (*set_cpus)(unsigned cpus);
     /*
-     * From now on a fork quiesces the heap instead of taking jemalloc's locks, so that the fork
-     * copies fewer pages. allow_quiesce takes milliseconds, and has no effect if the kernel refuses
-     * membarrier.
-     */
-    void (*allow_quiesce)(void);
-    /*
      * Times the next `calls` calls of malloc, calloc, realloc and free, for the histograms of call
      * durations. Only one thread may call this.
      */

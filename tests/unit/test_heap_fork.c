@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "preload/heap/arenas.h"
-#include "preload/heap/fork_gate.h"
 #include "preload/heap/reclaim.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/jemalloc.h"
@@ -18,12 +17,6 @@
 #include <time.h>
 
 /* These replace jemalloc and the rest of the heap. */
-void __real_je_witnesses_cleanup(void *tsd);
-void __real_je_witnesses_cleanup(void *tsd)
-{
-    (void)tsd;
-}
-
 static unsigned arenas_reset;
 
 void gf_arenas_in_child(void)
@@ -38,7 +31,6 @@ void gf_reclaim_in_child(bool heap_is_free)
     may_lock = heap_is_free;
 }
 
-bool je_background_thread_enabled_state;
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*before_locks)(void); /* runs once, when a fork is about to take the locks */
 
@@ -73,13 +65,6 @@ static void *register_one(void *arg)
 {
     gf_fork_registration_begin();
     gf_fork_registration_end();
-    return arg;
-}
-
-static void *close_and_open(void *arg)
-{
-    if (gf_fork_gate_close())
-        gf_fork_gate_open();
     return arg;
 }
 
@@ -142,25 +127,20 @@ static void test_no_lock_without_our_handlers(void **state)
     assert_false(others_wait(60));
 }
 
-static pthread_t registrant, closer;
+static pthread_t registrant;
 
-/*
- * Runs during a fork that takes locks: the process gets its first GPU, and another fork uses the
- * gate.
- */
+/* Runs during a fork. */
 static void come_between(void)
 {
-    gf_fork_gate_allow();
     registrant = start(register_one);
-    usleep(30000);
-    closer = start(close_and_open);
     usleep(30000);
 }
 
 static void register_in_child(void)
 {
-    if (arenas_reset != 1)
-        _exit(1); /* the child would inherit the lock of a thread that shares the main arena */
+    /* The child would inherit the lock of a thread that shares the main arena. */
+    if (arenas_reset != 1 || !may_lock)
+        _exit(1);
     register_one(NULL);
 }
 
@@ -171,7 +151,7 @@ static void *idle(void *arg)
     return arg;
 }
 
-static void test_a_fork_by_locks_beside_one_by_the_gate(void **state)
+static void test_a_registration_waits_for_a_fork(void **state)
 {
     (void)state;
     start(idle);
@@ -179,9 +159,7 @@ static void test_a_fork_by_locks_beside_one_by_the_gate(void **state)
     alarm(25);
     fork_and(register_in_child);
     pthread_join(registrant, NULL);
-    pthread_join(closer, NULL);
     assert_false(others_wait(60));
-    close_and_open(NULL); /* this would hang if the thread were still inside the gate */
     alarm(0);
 }
 
@@ -189,7 +167,6 @@ static void come_out(void)
 {
     gf_fork_registration_end();
     register_one(NULL);
-    close_and_open(NULL);
 }
 
 static void test_a_signal_handler_may_fork_during_a_registration(void **state)
@@ -198,9 +175,7 @@ static void test_a_signal_handler_may_fork_during_a_registration(void **state)
     gf_fork_registration_begin();
     fork_and(come_out);
     gf_fork_registration_end();
-    alarm(25);
-    close_and_open(NULL);
-    alarm(0);
+    assert_false(others_wait(60));
 }
 
 int main(void)
@@ -208,7 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* First, because it registers the handlers. */
         cmocka_unit_test(test_no_lock_without_our_handlers),
-        cmocka_unit_test(test_a_fork_by_locks_beside_one_by_the_gate),
+        cmocka_unit_test(test_a_registration_waits_for_a_fork),
         cmocka_unit_test(test_a_signal_handler_may_fork_during_a_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,7 +236,6 @@ static void a_forked_child_knows_that_it_has_no_background_threads(void **state)
     int status = 1;
 
     (void)state;
-    gf_heap_ops()->allow_quiesce();
     assert_int_equal(je_mallctl("background_thread", NULL, NULL, &on, sizeof(on)), 0);
     free(malloc(MIB));
     const bool had = has_threads();

@@ -506,7 +506,6 @@ static void start_servers(void)
 void gf_watch_thread_run(void)
 {
     const struct gf_process *p = &gf_process;
-    const struct gf_heap_ops *heap = p->preload->heap;
 
     start_servers();
     while (!gf_process_decision()) {
@@ -515,16 +514,14 @@ void gf_watch_thread_run(void)
     }
     gf_live_start();
     gf_memory_watch_start();
-    if (heap->allow_quiesce)
-        heap->allow_quiesce();
     while (!gf_process_dead()) {
         const uint64_t now = gf_now_ns();
         gf_gpu_time_start();
         sample_when_due(now);
         write_metrics_when_due(now);
         gf_output_renew(now);
-        if (heap->sample)
-            heap->sample(SAMPLED_CALLS);
+        if (p->preload->heap->sample)
+            p->preload->heap->sample(SAMPLED_CALLS);
         gf_intervals_log();
         if (p->preload->options->mode != gf_mode_observe) {
             gf_requests_serve(gf_request_rescan);

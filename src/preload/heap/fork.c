@@ -13,7 +13,6 @@
 #include "base/atomic.h"
 #include "base/loader.h"
 #include "preload/heap/arenas.h"
-#include "preload/heap/fork_gate.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/reclaim.h"
 
@@ -77,12 +76,11 @@ static void gf_stream_list_reset(void)
 }
 
 /*
- * By default jemalloc takes all its locks before a fork, and releases them in parent and child. The
- * kernel then copies a page for every few locks. If the fork gate is closed instead, no lock is
- * held, so only the child writes to the locks, to initialise them.
+ * jemalloc takes all its locks before a fork. Afterwards the parent releases them, and the child
+ * initializes them.
  *
- * A process with one thread forks without gate and locks, as with glibc. So a fork in a signal
- * handler that interrupted malloc does not deadlock.
+ * A process with one thread forks without locks, as with glibc. So a fork in a signal handler that
+ * interrupted malloc does not deadlock.
  */
 
 static struct {
@@ -90,23 +88,47 @@ static struct {
 } jemalloc;
 
 /*
- * How this thread's fork keeps other threads out of the heap. A process with one thread never
- * writes this variable. The heap's handlers are registered first (on_process.c), so they run last
- * before a fork, and first after it. So no fork handler of the program runs while `held` has
- * another value than held_none.
+ * True while this thread's fork holds jemalloc's locks. A process with one thread never writes this
+ * variable. The heap's handlers are registered first (on_process.c), so they run last before a
+ * fork, and first after it. So no fork handler of the program runs while `held` is true.
  */
-static __thread enum { held_none, held_gate, held_locks } held;
+static __thread bool held;
+
+/*
+ * How many locks of jemalloc this thread holds, waits for, or is about to release. A signal handler
+ * that interrupts the thread changes the count and restores it.
+ */
+static __thread volatile unsigned locks;
+static __thread unsigned locks_before; /* the count before this thread's fork took all locks */
+
+int gf_heap_mutex_lock(pthread_mutex_t *mutex)
+{
+    locks++;
+    return pthread_mutex_lock(mutex);
+}
+
+int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
+{
+    locks++;
+    const int error = pthread_mutex_trylock(mutex);
+    if (error)
+        locks--;
+    return error;
+}
+
+int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
+{
+    const int error = pthread_mutex_unlock(mutex);
+    locks--;
+    return error;
+}
 
 /*
  * A thread that registers a fork handler holds libc's lock of the handler list, and may allocate
  * while it holds that lock. A fork takes libc's lock again after our handler has run, while the
- * heap is closed to other threads. To avoid a deadlock, a fork first waits for registrations in
- * progress, and registrations that begin later wait for the fork. Such registrations wait at the
- * gate or, if the fork takes jemalloc's locks, for the lock `registering`.
- *
- * Every thread enters the gate before it takes `registering`, also a thread that forks. So
- * `registering` is free when the gate is closed. Otherwise the child would inherit a locked lock,
- * or the holder would wait at the gate for a fork that waits for the holder.
+ * heap is closed to other threads. To avoid a deadlock, a fork takes the lock `registering` before
+ * jemalloc's locks, so it first waits for registrations in progress, and registrations that begin
+ * later wait for the fork.
  *
  * glibc before 2.36 holds its lock while it runs handlers, so no registration overlaps a fork. With
  * such a glibc, `registering` is not used, because it would deadlock with libc's lock.
@@ -124,18 +146,14 @@ static bool handlers_run_unlocked(void)
 
 void gf_fork_registration_begin(void)
 {
-    if (gf_load_acquire(&handled) && handlers_run_unlocked() && registration_depth++ == 0) {
-        gf_fork_gate_enter();
+    if (gf_load_acquire(&handled) && handlers_run_unlocked() && registration_depth++ == 0)
         pthread_mutex_lock(&registering);
-    }
 }
 
 void gf_fork_registration_end(void)
 {
-    if (registration_depth > 0 && --registration_depth == 0) {
+    if (registration_depth > 0 && --registration_depth == 0)
         pthread_mutex_unlock(&registering);
-        gf_fork_gate_leave();
-    }
 }
 
 /*
@@ -145,24 +163,19 @@ void gf_fork_registration_end(void)
 static void take_locks(void)
 {
     fork_registering = !registration_depth && handlers_run_unlocked();
-    if (fork_registering) {
-        gf_fork_gate_enter();
+    if (fork_registering)
         pthread_mutex_lock(&registering);
-    }
+    locks_before = locks;
     jemalloc.before();
+    held = true;
 }
 
-/*
- * Releases `registering` if this thread's fork holds it. Returns true in that case; the fork must
- * then also leave the gate.
- */
-static bool release_registering(void)
+static void release_registering(void)
 {
-    if (!fork_registering)
-        return false;
+    held = false;
+    if (fork_registering)
+        pthread_mutex_unlock(&registering);
     fork_registering = false;
-    pthread_mutex_unlock(&registering);
-    return true;
 }
 
 static void heap_before_fork(void)
@@ -170,27 +183,15 @@ static void heap_before_fork(void)
     if (__libc_single_threaded)
         return;
     gf_stream_list_lock();
-    /*
-     * If jemalloc has background threads, its prepare handler must run. That handler records these
-     * threads for the child's handler, which resets them.
-     */
-    const bool threads = __atomic_load_n(&je_background_thread_enabled_state, __ATOMIC_RELAXED);
-    held = !threads && !registration_depth && gf_fork_gate_close() ? held_gate : held_locks;
-    if (held == held_locks)
-        take_locks();
+    take_locks();
 }
 
 static void heap_in_parent(void)
 {
-    if (held == held_none)
+    if (!held)
         return;
-    if (held == held_gate)
-        gf_fork_gate_open();
-    else
-        jemalloc.parent();
-    held = held_none;
-    if (release_registering())
-        gf_fork_gate_leave();
+    jemalloc.parent();
+    release_registering();
     gf_stream_list_unlock();
 }
 
@@ -198,25 +199,18 @@ static void heap_in_parent(void)
 static void open_heap_in_child(void)
 {
     jemalloc.child();
-    gf_fork_gate_in_child();
+    locks = locks_before;
     gf_arenas_in_child();
-    held = held_none;
     release_registering();
-    /* The gate was reset, but the end of the interrupted registration will leave it. */
-    if (registration_depth > 0)
-        gf_fork_gate_enter();
     gf_stream_list_reset();
 }
 
-/*
- * If a signal handler has interrupted malloc and then forks, this thread is still inside the gate,
- * and may hold a lock of jemalloc.
- */
+/* If a signal handler has interrupted malloc and then forks, this thread may hold a lock. */
 static void heap_in_child(void)
 {
-    if (held != held_none)
+    if (held)
         open_heap_in_child();
-    gf_reclaim_in_child(!gf_fork_gate_inside());
+    gf_reclaim_in_child(locks == 0);
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

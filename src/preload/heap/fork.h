@@ -3,6 +3,13 @@
 #ifndef GF_PRELOAD_HEAP_FORK_H
 #define GF_PRELOAD_HEAP_FORK_H
 
+#include <pthread.h>
+
+/* jemalloc calls these in place of pthread's functions (jemalloc.syms). The results are the same. */
+int gf_heap_mutex_lock(pthread_mutex_t *mutex);
+int gf_heap_mutex_trylock(pthread_mutex_t *mutex);
+int gf_heap_mutex_unlock(pthread_mutex_t *mutex);
+
 /* jemalloc calls this in place of pthread_atfork (jemalloc.syms). The result is the same. */
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 

@@ -17,7 +17,6 @@
 #include "preload/heap/family.h"
 #include "preload/heap/first_touch.h"
 #include "preload/heap/fork.h"
-#include "preload/heap/fork_gate.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/jemalloc_conf.h"
 #include "preload/heap/jemalloc_sys.h"
@@ -247,7 +246,6 @@ static void start_jemalloc(void)
     ops.share_main = gf_arenas_share_main;
     ops.set_cpus = gf_arenas_set_cpus;
     ops.stats = gf_info_heap;
-    ops.allow_quiesce = gf_fork_gate_allow;
     ops.sample = gf_sample_start;
     ops.setting = gf_settings_read;
     ops.ignored_conf = gf_conf_ignored;

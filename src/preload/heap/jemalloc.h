@@ -48,8 +48,6 @@ extern size_t je_sz_index2size_tab[];
  * extents of two arenas that it has mapped meanwhile.
  */
 extern bool je_opt_retain;
-/* Whether jemalloc runs background threads, which MALLOC_CONF can enable. Read it atomically. */
-extern bool je_background_thread_enabled_state;
 /*
  * The first fields of a thread's state. While reentrancy_level is not 0, the thread's calls use
  * arena 0, and no cache. je_tsd_slow_update makes a new level effective.

@@ -3,7 +3,6 @@
 #include "os/permit.h"
 #include "preload/heap/big.h"
 #include "preload/heap/first_touch.h"
-#include "preload/heap/fork_gate.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/jemalloc_replaced.h"
 #include "preload/heap/reclaim.h"
@@ -94,8 +93,7 @@ static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
  * thread-local variables of threads that ended before, which can take hundreds of frees. If the
  * ending thread became ordinary then, jemalloc would add it to a list of threads. But the
  * destructor that removes threads from this list would not run any more, and the list would refer
- * to a stack that is unmapped later. For the same reason such a thread takes no slot of the fork
- * gate.
+ * to a stack that is unmapped later.
  */
 #define MINIMAL_FREES 128
 
@@ -109,11 +107,7 @@ void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
     else if (!minimal && !is_ordinary && !__libc_single_threaded)
         minimal = ending() == ending_yes; /* this call uses arena 0 */
     is_ordinary |= !minimal;
-    if (minimal)
-        gf_fork_gate_use_slot(false);
     FRAMED(gf_slowpath_other, 0, 0, NULL, void *ret = __real_je_tsd_fetch_slow(tsd, minimal));
-    if (!minimal && je_tsd_tls.tcache_enabled)
-        gf_fork_gate_use_slot(true);
     return ret;
 }
 

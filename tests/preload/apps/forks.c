@@ -12,7 +12,6 @@
 #include <cuda.h>
 
 #include <dirent.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +19,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,17 +198,6 @@ static int fork_among(void)
     return mine + theirs;
 }
 
-/*
- * Waits up to ten seconds until the library has registered for membarrier(2). From then on, forks
- * take no lock of the heap.
- */
-static void await_ease(void)
-{
-    for (int i = 0; i < 1000 && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-         i++)
-        usleep(10000);
-}
-
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -222,19 +209,14 @@ int main(int argc, char **argv)
         count_faults();
     } else if (strcmp(what, "pinned") == 0) {
         hold(blocks, bytes);
-        if (getenv("LD_PRELOAD")) {
+        if (getenv("LD_PRELOAD"))
             must(has_helpers(), "no helpers");
-            await_ease();
-        }
         count_faults();
     } else if (strcmp(what, "mappings") == 0) {
         printf("%u\n", hold(blocks, bytes));
     } else if (strcmp(what, "busy") == 0) {
-        if (argc > 2) {
+        if (argc > 2)
             hold(0, 0);
-            if (getenv("LD_PRELOAD"))
-                await_ease();
-        }
         printf("%d\n", fork_among());
     } else {
         return 2;
