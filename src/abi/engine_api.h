@@ -13,8 +13,6 @@
 #include "config/options.h"
 #include "config/startup_env.h"
 
-#include <sys/types.h>
-
 /* How often each hooked function was called, for the report. */
 
 struct gf_hook_counts {

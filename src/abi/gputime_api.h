@@ -12,8 +12,6 @@
 #include "abi/cuda.h"
 #include "base/base.h"
 
-#include <sys/types.h>
-
 #define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/attach/counters.h */
 #define GF_STREAM_SLOTS 512u /* a power of two */
 #define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */

@@ -9,8 +9,6 @@
 
 #include "base/cpus.h"
 
-#include <sys/types.h>
-
 enum gf_heap_mode {
     gf_heap_mode_undecided = 0,
     gf_heap_mode_replace,     /* jemalloc serves malloc */

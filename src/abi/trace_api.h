@@ -5,8 +5,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 /* Stalls and durations of calls, which the engine reports: causes, kinds of timed calls, counts. */
 
 #define GF_CAUSES(X)                                                                               \

@@ -3,11 +3,18 @@
 #ifndef GF_BASE_BASE_H
 #define GF_BASE_BASE_H
 
+/*
+ * Headers that most files need. Other files do not include these again. <stdio.h> and <stdlib.h> are
+ * not among them, so that a file that prints or allocates says so.
+ */
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 /*

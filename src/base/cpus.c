@@ -3,9 +3,6 @@
 
 #include "base/fmt.h"
 
-#include <errno.h>
-#include <string.h>
-
 bool gf_bits_test(const uint64_t *word, size_t n, unsigned bit)
 {
     return bit < n * 64 && (word[bit / 64] >> (bit % 64) & 1);

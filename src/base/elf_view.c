@@ -3,10 +3,7 @@
 
 #include "base/input_file.h"
 
-#include <errno.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /*
  * No real file has more sections, longer notes or more symbols. A crafted file may have 65 535

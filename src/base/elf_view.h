@@ -6,7 +6,6 @@
 #include "base/base.h"
 
 #include <elf.h>
-#include <string.h>
 
 /* Finds the build id in a section of ELF notes. */
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/types.h>
-
 struct out {
     char *buf;
     size_t size;

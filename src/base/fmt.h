@@ -6,8 +6,6 @@
 #include "base/base.h"
 
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /*
  * Formats text without allocating memory or reading the locale, and is async-signal-safe. printf

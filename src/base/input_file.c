@@ -3,11 +3,8 @@
 
 #include "base/fmt.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static int open_file(const char *path, int flags)
 {

@@ -3,8 +3,6 @@
 
 #include "base/fmt.h"
 
-#include <string.h>
-
 static void put(struct gf_json *json, const char *text, size_t length)
 {
     if (json->at + length < json->size)

@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #define VERSION_MASK 0x7fff
 #define VERSION_HIDDEN 0x8000 /* not the default version */

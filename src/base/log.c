@@ -4,11 +4,8 @@
 #include "base/fmt.h"
 #include "base/path.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static enum gf_log_level current_level = GF_LOG_SILENT;
 static unsigned current_areas; /* atomic */

@@ -14,8 +14,6 @@
 #include "base/base.h"
 #include "base/log_areas.h"
 
-#include <sys/types.h>
-
 enum gf_log_level {
     GF_LOG_SILENT = 0,
     GF_LOG_WARN,  /* something that the user requested failed, or a setting is invalid */

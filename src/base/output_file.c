@@ -5,14 +5,10 @@
 #include "base/fmt.h"
 #include "base/path.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define LINKS_MOST 40 /* the same limit as the kernel's MAXSYMLINKS */
 #define MAGIC 1       /* result of read_link: a link of procfs, which only the kernel can follow */

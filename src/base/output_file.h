@@ -7,7 +7,6 @@
 
 #include <limits.h>
 #include <linux/magic.h>
-#include <sys/types.h>
 
 /* Which file systems are on another machine, or served by a process (FUSE). */
 

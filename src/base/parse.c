@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/parse.h"
 
-#include <errno.h>
-#include <string.h>
 #include <strings.h>
 
 bool gf_same_start(const char *a, const char *b, size_t length)

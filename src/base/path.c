@@ -3,12 +3,9 @@
 
 #include "base/fmt.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
 void gf_path_copy_end(const char *path, char *ret, size_t size)
 {

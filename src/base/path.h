@@ -5,8 +5,6 @@
 
 #include "base/base.h"
 
-#include <string.h>
-#include <sys/types.h>
 #include <sys/uio.h>
 
 /* Returns the part of a path after its last slash. */

@@ -3,8 +3,6 @@
 
 #include "base/fmt.h"
 
-#include <string.h>
-
 /* Reads the bytes of a line table through a small buffer. */
 struct line_reader {
     const struct gf_pystack_table *table;

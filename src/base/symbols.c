@@ -6,8 +6,6 @@
 #include <elf.h>
 #include <link.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 struct query {
     const char *name;

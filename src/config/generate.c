@@ -10,7 +10,6 @@
 #include "config/options.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /*
  * Writes a text as roff, one sentence per line, as is usual there. Dashes are escaped, because roff

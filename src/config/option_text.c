@@ -4,8 +4,6 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 
-#include <string.h>
-
 /* Writes the words of the row whose bits are set, joined by the separator. Returns buf. */
 static const char *join_words(const struct gf_option_row *row, unsigned bits, const char *separator,
                               char *buf, size_t size)

@@ -4,9 +4,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <string.h>
 #include <strings.h>
 
 bool gf_name_is_internal(const char *name)

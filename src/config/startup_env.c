@@ -4,14 +4,10 @@
 #include "base/atomic.h"
 #include "base/parse.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * A pointer to argc, which argv and the environment follow on the initial stack. The symbol is

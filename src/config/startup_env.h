@@ -10,8 +10,6 @@
 #include "base/cpus.h"
 #include "config/options.h"
 
-#include <sys/types.h>
-
 struct gf_startup_env {
     bool known; /* false if the kernel's mask does not fit into `cpus`; then nothing is bound */
     /*

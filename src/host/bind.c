@@ -4,9 +4,6 @@
 #include "base/clock.h"
 #include "host/tasks.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define PASSES_MAX 32 /* largest number of passes; new threads inherit the mask of their creator */
 #define DEPTH_MAX 32  /* number of generations of child processes that are visited */
 

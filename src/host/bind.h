@@ -9,8 +9,6 @@
 
 #include "base/cpus.h"
 
-#include <sys/types.h>
-
 struct gf_bind_scope {
     struct gf_cpus from; /* only threads with this mask are changed */
     struct gf_cpus to;

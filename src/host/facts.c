@@ -9,13 +9,8 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 int gf_child_call(int (*function)(void *closure), void *closure)
 {

@@ -6,8 +6,6 @@
 #include "base/cpus.h"
 #include "os/launch.h"
 
-#include <errno.h>
-
 /* Calls a function in a child process, so that what it sets for its process ends with the child. */
 
 /*

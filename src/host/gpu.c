@@ -12,10 +12,7 @@
 #include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * Reads the node of a GPU from NVML, which knows it even if firmware reports no node to the kernel.

@@ -7,10 +7,7 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
 #define STARVING_NS (5 * SECOND)

@@ -6,11 +6,8 @@
 #include "config/options.h"
 #include "host/mempolicy.h"
 
-#include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const char entry_prefix[] = GF_NAME_BOUND "=";
 static const char engine_prefix[] = GF_NAME_ENGINE "=";

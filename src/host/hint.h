@@ -10,8 +10,6 @@
 
 #include "base/cpus.h"
 
-#include <sys/types.h>
-
 struct gf_hint {
     pid_t pid;             /* the process whose threads were bound */
     struct gf_cpus was;    /* the mask before the binding */

@@ -7,7 +7,6 @@
 #include "os/procfs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A mapping, from a line of numa_maps. */
 struct mapping {

@@ -11,8 +11,6 @@
 #include "abi/heap_api.h"
 #include "base/cpus.h"
 
-#include <sys/types.h>
-
 #define GF_LOCALITY_NODES 64 /* the last element also counts the pages on all higher nodes */
 
 struct gf_pages { /* numbers of bytes on each node */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/locate.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <string.h>
 
 static bool has_cpus(const struct gf_node *node)
 {

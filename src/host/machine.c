@@ -5,9 +5,7 @@
 #include "os/procfs.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 void gf_machine_free(struct gf_machine *machine)
 {

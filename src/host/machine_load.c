@@ -7,9 +7,7 @@
 #include "host/topology.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NODES "sys/devices/system/node"
 

@@ -5,8 +5,6 @@
 
 #include "host/machine.h"
 
-#include <stddef.h>
-
 /* Reads the description of this machine or of a recorded one. */
 
 /*

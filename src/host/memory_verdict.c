@@ -5,9 +5,6 @@
 #include "host/locate.h"
 #include "host/mempolicy.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define SAY(ret, ...) gf_fmt((ret)->policy_reason, sizeof((ret)->policy_reason), __VA_ARGS__)
 
 /*

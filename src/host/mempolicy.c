@@ -5,7 +5,6 @@
 #include "host/private_env.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <numaif.h>
 
 _Static_assert(GF_MPOL_DEFAULT == MPOL_DEFAULT && GF_MPOL_PREFERRED == MPOL_PREFERRED &&

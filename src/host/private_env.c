@@ -4,11 +4,7 @@
 #include "base/atomic.h"
 #include "base/base.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * scripts/privatize.py makes the private copy of hwloc call these functions instead of getenv and

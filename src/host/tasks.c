@@ -8,13 +8,9 @@
 #include "os/procfs.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PATH_SIZE 64
 

@@ -10,8 +10,6 @@
 
 #include "base/cpus.h"
 
-#include <sys/types.h>
-
 /*
  * Calls visit for each thread. `task` is a descriptor of the process's task folder, for use in the
  * functions below. Returns 0, or -errno if the process has ended or is hidden.

@@ -11,11 +11,8 @@
 #include "host/private_env.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <hwloc.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static bool begins_count(const char *text, const char *at)
 {

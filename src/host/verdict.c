@@ -5,9 +5,6 @@
 #include "host/locate.h"
 #include "host/mempolicy.h"
 
-#include <errno.h>
-#include <string.h>
-
 #define LIST_MAX 64
 /*
  * Threads that submit work are bound to at least this many CPUs. On fewer CPUs, they would wait for

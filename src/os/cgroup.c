@@ -5,9 +5,7 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOUNT GF_CGROUP_MOUNT
 

@@ -5,13 +5,8 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define PATH "/sys/devices/system/cpu/possible"
 #define ID_BITS 22   /* of a thread id: PID_MAX_LIMIT */

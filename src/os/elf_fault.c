@@ -4,12 +4,8 @@
 #include "base/base.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64

@@ -3,7 +3,6 @@
 
 #include "base/output_file.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 

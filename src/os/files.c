@@ -5,14 +5,11 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * The number of a kept descriptor is at least MOST - BELOW, if the limit of open files allows it.

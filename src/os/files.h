@@ -7,7 +7,6 @@
 #include "base/output_file.h"
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
 /*
  * A file of /proc or of a control group that stays open. If the library opened the file at each

@@ -6,7 +6,6 @@
 #include "os/procfs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 #define UNKNOWN GF_HEADROOM_UNKNOWN

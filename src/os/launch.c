@@ -6,7 +6,6 @@
 #include "os/procfs.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 const char *const gf_launch_job_variables[] = {

@@ -7,11 +7,7 @@
 #include "os/permit.h"
 #include "os/procfs.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 /* The file through which memory is read if a sandbox forbids process_vm_readv. */
 static struct gf_kept_file memory = GF_KEPT_FILE("/proc/thread-self/mem");

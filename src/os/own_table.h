@@ -5,13 +5,10 @@
 
 #include "base/base.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * Thread ids and their number. A child of vfork runs in its parent's memory, with the parent's

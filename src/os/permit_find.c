@@ -5,16 +5,12 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <linux/kcmp.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define PAGE 4096UL /* if the system's pages are larger, their size is a multiple of this */
 

@@ -9,11 +9,7 @@
 #include "os/permit.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define UNKNOWN GF_PRESSURE_UNKNOWN
 #define MOUNT_V1 GF_CGROUP_MOUNT "/memory"

@@ -6,11 +6,7 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* A recorded machine may have a pipe, or a link to a device, at the path. */
 static bool is_recorded(int folder, const char *path)

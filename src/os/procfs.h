@@ -7,7 +7,6 @@
 #include "base/cpus.h"
 
 #include <fcntl.h>
-#include <sys/types.h>
 
 /*
  * Reads files of /proc, /sys and cgroups. The functions may be called on any thread, inside malloc,

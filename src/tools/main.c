@@ -13,9 +13,7 @@
 #include "tools/top/cmd_top.h"
 #include "tools/topo/cmd_topo.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Prints the list of verbs, and the error for an unknown verb. */
 

@@ -8,10 +8,6 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 void gf_run_delay_read_both(pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns)
 {
     char text[96];

@@ -6,8 +6,6 @@
 #include "base/base.h"
 #include "engine/gputime/waits.h"
 
-#include <sys/types.h>
-
 /*
  * How long a thread of this process was runnable without a CPU until now, in ns; 0 if the kernel
  * does not tell. Reads a file, so it must be called in gf_measured_run.

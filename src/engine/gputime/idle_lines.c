@@ -4,7 +4,6 @@
 #include "base/atomic.h"
 
 #include <sched.h>
-#include <string.h>
 
 #define TRIES 1000u
 

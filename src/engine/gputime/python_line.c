@@ -6,13 +6,9 @@
 #include "os/memory.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
 size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size)
 {

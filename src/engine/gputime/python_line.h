@@ -7,8 +7,6 @@
 #include "base/base.h"
 #include "base/pystack.h"
 
-#include <sys/types.h>
-
 /* Reads memory of this process or of a child process, at addresses that may be unmapped. */
 
 /*

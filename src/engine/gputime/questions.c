@@ -5,8 +5,6 @@
 #include "base/atomic.h"
 #include "base/log.h"
 
-#include <string.h>
-
 /*
  * One sample makes at most this many queries. With 33 queries for each sample, a thread with 32
  * streams becomes 3 to 6 % slower (bench/NOTES.md).

@@ -6,13 +6,9 @@
 #include "engine/gputime/questions.h"
 #include "os/pressure.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
 /* After this many samples, the sampler computes which share of a CPU it used. */

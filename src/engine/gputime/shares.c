@@ -2,7 +2,6 @@
 #include "engine/gputime/shares.h"
 
 #include <sched.h>
-#include <string.h>
 
 const char *gf_gpu_state_name(enum gf_gpu_state state)
 {

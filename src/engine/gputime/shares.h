@@ -7,8 +7,6 @@
 #include "base/atomic.h"
 #include "base/base.h"
 
-#include <sys/types.h>
-
 /*
  * Computes how a GPU's time divides into states, from samples at random times. Each sample counts
  * for half of the interval before it and half of the interval after it, so the shares sum to the

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/step_causes.h"
 
-#include <string.h>
-
 #define LEAST_PART 4u /* a difference takes at least this part of the excess of a slow step */
 /* Low estimates of a page fault's duration: clearing a page, and reading one from an SSD. */
 #define MINOR_NS 500u

@@ -7,8 +7,6 @@
 #include "os/pressure.h"
 
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static struct {
     uint64_t at_ns, cpu_ns, preempted_ns; /* of the last call; at_ns is 0 before the first one */

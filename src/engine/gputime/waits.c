@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 
 #define ARGUMENTS 3u /* how many arguments of a system call are looked at */
 

@@ -6,12 +6,8 @@
 #include "engine/gputime/step_facts.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define TEXT 4096u
 #define STATES 256u /* the most thread states of a list that are read; a damaged list has no end */

@@ -7,8 +7,6 @@
 #include "engine/gputime/python_line.h"
 #include "engine/gputime/shares.h"
 
-#include <sys/types.h>
-
 /*
  * Finds the PyThreadState of the main thread of a child process. In a forked child, it is the state
  * of the thread that forked. A child that multiprocessing started by `spawn` or `forkserver` has

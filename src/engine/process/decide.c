@@ -12,10 +12,8 @@
 #include "host/tasks.h"
 #include "host/verdict.h"
 
-#include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define EXPLAIN(...) gf_log_explain(gf_log_area_place, __VA_ARGS__)
 

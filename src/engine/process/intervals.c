@@ -19,10 +19,6 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #define ROWS 256
 #define THREADS_MAX 16 /* largest number of threads in one line of the log */
 /* Smallest share of the interval, in thousandths, that is logged as a delay. */

@@ -23,11 +23,6 @@
 #include "os/launch.h"
 #include "os/permit.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 /* Prints each line of the text as a line of its own. */
 static void print_lines(char *text)
 {

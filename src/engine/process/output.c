@@ -12,15 +12,10 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * Limits on the time for reading numa_maps, because the kernel then holds a lock that page faults

@@ -13,11 +13,9 @@
 #include "os/files.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>

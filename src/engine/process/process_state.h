@@ -12,7 +12,6 @@
 #include "host/machine.h"
 
 #include <semaphore.h>
-#include <stdbool.h>
 
 /*
  * The state that several modules of the engine share. There is one struct for the process.

@@ -9,11 +9,8 @@
 #include "os/permit.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #define RUNTIMES 4
 

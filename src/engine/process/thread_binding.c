@@ -5,11 +5,7 @@
 #include "host/mempolicy.h"
 #include "host/tasks.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum gf_mask_owner gf_thread_binding_owner(pid_t tid)
 {

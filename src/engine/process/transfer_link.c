@@ -10,9 +10,6 @@
 #include "host/locate.h"
 #include "host/tasks.h"
 
-#include <string.h>
-#include <unistd.h>
-
 static const struct gf_transfer_ops *ops; /* NULL if both copies and pinned memory are off */
 static _Atomic bool prepare_wanted;
 

@@ -21,11 +21,8 @@
 #include "os/cpu_claim.h"
 #include "os/own_table.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 

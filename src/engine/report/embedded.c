@@ -6,7 +6,6 @@
 #include "base/symbols.h"
 
 #include <link.h>
-#include <string.h>
 
 static const struct known {
     const char *word, *allocator;

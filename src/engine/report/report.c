@@ -11,8 +11,6 @@
 #include "host/mempolicy.h"
 #include "host/verdict.h"
 
-#include <string.h>
-
 static void put_cpus(struct gf_json *json, const char *key, const struct gf_cpus *cpus)
 {
     char list[1024];

@@ -5,8 +5,6 @@
 #include "engine/report/transfer_sums.h"
 #include "engine/transfer/stats.h"
 
-#include <string.h>
-
 static uint64_t sum_of(const uint64_t *ns, unsigned count)
 {
     uint64_t sum = 0;

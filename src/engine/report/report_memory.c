@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_memory.h"
 
-#include <string.h>
-
 static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
 {
     struct gf_heap_setting setting;

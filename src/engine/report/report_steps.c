@@ -4,8 +4,6 @@
 #include "base/atomic.h"
 #include "engine/gputime/step_causes.h"
 
-#include <string.h>
-
 /* So that uneven steps leave most of the log to stalls. */
 #define LINES_MOST 1000u
 

@@ -6,7 +6,6 @@
 #include "host/mempolicy.h"
 
 #include <linux/mempolicy.h>
-#include <string.h>
 
 static const char *plural_s(unsigned count)
 {

@@ -6,8 +6,6 @@
 #include "base/path.h"
 #include "engine/gputime/step_causes.h"
 
-#include <string.h>
-
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
 #define SAMPLES_LEAST 20u                  /* with fewer samples, shares would not be meaningful */

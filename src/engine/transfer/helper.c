@@ -8,15 +8,10 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define STACK_LEAST ((size_t)1 << 20)
 #define STACK_MOST ((size_t)64 << 20)

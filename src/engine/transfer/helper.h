@@ -6,8 +6,6 @@
 #include "base/base.h"
 #include "config/options.h"
 
-#include <stdbool.h>
-
 /* Starts the helper threads of a pool. Called on the library's own thread (pool.h explains why). */
 
 /*

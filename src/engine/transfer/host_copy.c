@@ -6,10 +6,7 @@
 #include "os/permit.h"
 
 #include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define BOUNCE ((size_t)16 << 10)
 

@@ -5,9 +5,6 @@
 
 #include "base/base.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 /*
  * Copies on helper threads in a program that handles page faults itself. For example, a garbage
  * collector protects pages, and its SIGSEGV handler unprotects the page that a thread of the

@@ -6,10 +6,6 @@
 #include "engine/transfer/setup.h"
 #include "os/permit.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
-
 #define LOG2_SIZE 21
 
 static _Atomic bool stopped, warned;

@@ -5,10 +5,8 @@
 #include "os/files.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
 

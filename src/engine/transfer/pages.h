@@ -6,8 +6,6 @@
 #include "base/atomic.h"
 #include "base/base.h"
 
-#include <unistd.h>
-
 /* Page sizes, and rounding to them. */
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)

@@ -7,8 +7,6 @@
 #include "base/base.h"
 
 #include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * Futexes private to the process, and a pause for spinning. The functions are no cancellation

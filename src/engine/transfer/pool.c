@@ -10,7 +10,6 @@
 #include "os/own_table.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 

@@ -4,8 +4,6 @@
 #include "base/atomic.h"
 #include "engine/transfer/setup.h"
 
-#include <string.h>
-
 /*
  * Whether a request is deferred. The next thread whose driver call ends sends the request, because
  * the thread that deferred it may make no further call.

@@ -6,9 +6,6 @@
 #include "host/mempolicy.h"
 #include "os/permit.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 /* Whether the thread has a policy that the user or the program chose. False if it may not be read. */
 static bool read_users(struct gf_range_policy *ret)
 {

@@ -3,8 +3,6 @@
 
 #include "base/fmt.h"
 
-#include <string.h>
-
 struct gf_transfer_setup gf_setup;
 
 void gf_setup_set(const struct gf_transfer_setup *setup)

@@ -11,9 +11,7 @@
 #include "config/options.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * Facts about the process for the rooms in src/engine/transfer. The engine sets them before it

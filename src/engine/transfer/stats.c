@@ -3,9 +3,6 @@
 
 #include "base/clock.h"
 
-#include <string.h>
-#include <unistd.h>
-
 #define SHARDS 16
 
 /* All counters in struct gf_copy_stats have the same width, so an index identifies a counter. */

@@ -7,8 +7,6 @@
 #include "base/base.h"
 #include "engine/transfer/hold.h"
 
-#include <sys/types.h>
-
 /* Bytes of pinned memory by the NUMA node of their pages, for the report. */
 
 /* the index for unknown nodes, and for nodes with higher numbers */

@@ -39,11 +39,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * Finds the GPU of the current context. The driver answers these queries from stored values,

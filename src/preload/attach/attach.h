@@ -7,8 +7,6 @@
 #include "base/base.h"
 #include "preload/attach/counters.h"
 
-#include <errno.h>
-
 /* Loads the engine, once, after the first successful cuInit of the process. */
 
 /*

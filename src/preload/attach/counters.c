@@ -4,11 +4,6 @@
 #include "base/loader.h"
 #include "os/own_table.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 struct gf_submit_table gf_submissions;
 
 /* If all sets are taken, this number of sets is checked for an owner that has ended. */

@@ -9,7 +9,6 @@
 #include "base/base.h"
 
 #include <pthread.h>
-#include <sys/types.h>
 
 /* What the hooks know about a thread. All members are zero in a new thread. */
 

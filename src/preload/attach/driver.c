@@ -10,10 +10,7 @@
 #include "preload/attach/originals.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <link.h>
-#include <string.h>
-#include <sys/mman.h>
 
 static bool is_nsight(const char *path)
 {

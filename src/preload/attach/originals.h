@@ -12,10 +12,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /*
  * The originals of the libc functions that this library hooks: the next definitions in search

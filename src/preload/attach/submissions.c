@@ -3,10 +3,6 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 /*
  * The longest time that a hook waits for the end of one query by the sampler. The query must not
  * reach the driver after its stream was destroyed. On a host on which the sampler was starved, a

@@ -6,11 +6,9 @@
 #include "preload/attach/originals.h"
 #include "preload/heap/arenas.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define ENTRIES 4096 /* a power of two */
 #define WINDOW 32    /* number of entries that a look-up of an id tries */

@@ -5,7 +5,6 @@
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/mode.h"
 
-#include <errno.h>
 #include <pthread.h>
 
 static _Atomic unsigned arena_limit; /* 0: jemalloc chooses */

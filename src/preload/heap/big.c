@@ -9,10 +9,6 @@
 #include "preload/heap/reclaim.h"
 #include "preload/heap/slowpath.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
-
 /* A process may have 65530 mappings, and each block may need one. */
 #define LIVE_MAX 4096
 #define LARGEST ((size_t)PTRDIFF_MAX / 2)

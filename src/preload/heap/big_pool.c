@@ -8,13 +8,8 @@
 #include "preload/heap/mappings.h"
 #include "preload/heap/slowpath.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/single_threaded.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000

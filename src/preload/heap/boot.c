@@ -14,8 +14,6 @@
  */
 #include "preload/heap/boot.h"
 
-#include <errno.h>
-
 #define BOOT_UNIT 16
 /* The pool's alignment. valloc and pvalloc fail if the kernel's pages are larger. */
 #define BOOT_PAGE 4096

@@ -8,7 +8,6 @@
 #include "preload/heap/big.h"
 #include "preload/heap/jemalloc.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 

@@ -9,12 +9,8 @@
 #include "preload/heap/mappings.h"
 #include "preload/heap/slowpath.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SAMPLES 64 /* number of pages of a block that are read if mincore must not be called */
 

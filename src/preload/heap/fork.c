@@ -16,10 +16,8 @@
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/reclaim.h"
 
-#include <errno.h>
 #include <gnu/libc-version.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/single_threaded.h>
 
 typedef void lock_fn(void);

@@ -26,10 +26,8 @@
 #include "preload/heap/reclaim.h"
 #include "preload/heap/sample.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 enum kind { kind_bool, kind_size, kind_ssize, kind_unsigned };

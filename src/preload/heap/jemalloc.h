@@ -9,8 +9,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 void *je_malloc(size_t size);
 void *je_calloc(size_t count, size_t size);
 void *je_realloc(void *block, size_t size);

@@ -10,8 +10,6 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static char ignored[400]; /* longer texts are truncated */
 

@@ -6,9 +6,6 @@
 #include "preload/heap/first_touch.h"
 #include "preload/heap/jemalloc.h"
 
-#include <errno.h>
-#include <string.h>
-
 /*
  * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 for the sets of free extents. Each arena has a
  * dirty set, a lazily freed set, and a set of extents without pages. The wrappers count the bytes

@@ -8,11 +8,6 @@
 #include "preload/heap/mappings.h"
 #include "preload/heap/slowpath.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 /*
  * Monitors intercept only calls of "mmap". With the declaration in libc's header, the call would go
  * to mmap64.

@@ -5,9 +5,6 @@
 
 #include "base/base.h"
 
-#include <stddef.h>
-#include <sys/types.h>
-
 /*
  * Makes jemalloc's system calls that remove pages through libc's functions, because registration
  * caches of RDMA libraries monitor these: UCX patches libc's code, libfabric the procedure linkage

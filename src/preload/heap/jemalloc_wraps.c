@@ -10,10 +10,7 @@
 
 #include <gnu/libc-version.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/single_threaded.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 to time them (slowpath.h). Most wrappers

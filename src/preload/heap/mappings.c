@@ -3,14 +3,9 @@
 
 #include "os/permit.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/single_threaded.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 static uintptr_t range_end(const struct gf_range *range)
 {

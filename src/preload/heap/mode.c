@@ -4,8 +4,6 @@
 #include "base/fmt.h"
 #include "base/path.h"
 
-#include <string.h>
-
 enum gf_heap_mode gf_mode_now;
 
 static const char *object_file(const char *object)

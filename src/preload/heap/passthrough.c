@@ -6,8 +6,6 @@
 #include "preload/heap/boot.h"
 #include "preload/heap/slowpath.h"
 
-#include <string.h>
-
 static struct gf_family next; /* the functions of the program's own allocator */
 /*
  * The functions of the program's own allocator, but free, realloc and malloc_usable_size can handle

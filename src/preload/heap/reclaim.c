@@ -8,7 +8,6 @@
 #include "preload/heap/jemalloc_replaced.h"
 #include "preload/heap/mappings.h"
 
-#include <errno.h>
 #include <sys/resource.h>
 
 #define MIB (UINT64_C(1) << 20)

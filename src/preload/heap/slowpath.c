@@ -4,9 +4,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/resource.h>
 
 /*

@@ -11,8 +11,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 enum gf_slowpath_part {
     gf_slowpath_lock,  /* waiting for a lock of jemalloc */
     gf_slowpath_purge, /* a call of madvise that frees pages lazily or purges them */

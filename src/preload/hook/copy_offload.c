@@ -6,7 +6,6 @@
 #include "preload/trace/copy_waits.h"
 #include "preload/trace/step_times.h"
 
-#include <errno.h>
 #include <sys/resource.h>
 
 /*

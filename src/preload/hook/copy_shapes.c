@@ -2,7 +2,6 @@
 #include "preload/hook/copy_shapes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 bool gf_batch_is_sound(const struct gf_batch *batch)
 {

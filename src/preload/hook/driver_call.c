@@ -3,8 +3,6 @@
 
 #include "preload/attach/attach.h"
 
-#include <errno.h>
-
 static CUcontext current_context(const struct gf_cuda *cuda)
 {
     CUcontext context = NULL;

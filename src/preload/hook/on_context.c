@@ -6,8 +6,6 @@
 #include "preload/hook/timed_call.h"
 #include "preload/trace/run_root.h"
 
-#include <errno.h>
-
 /*
  * The hooks of calls that may end contexts. The engine must destroy its objects in a context before
  * the context ends, or forget them when the context has ended.

@@ -15,10 +15,8 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /*
  * The hooks of the functions that start another program: exec, posix_spawn, system and popen. If

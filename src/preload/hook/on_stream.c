@@ -6,8 +6,6 @@
 #include "preload/hook/driver_call.h"
 #include "preload/trace/copy_waits.h"
 
-#include <errno.h>
-
 /*
  * The hooks of calls that destroy a stream. The sampler must not query a stream that is destroyed,
  * another thread's copy may hold it, and a capture that began on the stream ends with it.

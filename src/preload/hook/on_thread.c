@@ -8,11 +8,7 @@
 #include "preload/attach/threads.h"
 #include "preload/malloc/start.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * The hook of pthread_create. While there is no engine and no thread's class was recorded, a call

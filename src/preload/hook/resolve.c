@@ -11,7 +11,6 @@
 #include "preload/malloc/start.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 /*
  * Maps each function of the driver to its hook. The key is the function's address, never its name,

@@ -3,8 +3,6 @@
 
 #include "preload/attach/driver.h"
 
-#include <errno.h>
-
 static bool stream_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
 {
     CUstreamCaptureStatus status;

@@ -8,8 +8,6 @@
 #include "preload/attach/submissions.h"
 #include "preload/trace/stall.h"
 
-#include <stdbool.h>
-
 /*
  * Asks the driver, just before the program waits for work, whether that work is already complete. A
  * query is allowed wherever the wait itself is allowed. The query runs in relaxed capture mode, and

@@ -16,13 +16,9 @@
 #include "preload/heap/mode.h"
 #include "preload/malloc/start.h"
 
-#include <errno.h>
 #include <link.h>
 #include <sched.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * The names whose entries are changed: the functions that allocate, free or measure blocks, and

@@ -10,11 +10,8 @@
 #include "preload/trace/run_root.h"
 #include "preload/trace/stall.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* The hook of pthread_attr_setstacksize adds to the size (preload/hook/on_thread.c). */
 static GF_COLD void enlarge(void)

@@ -4,11 +4,6 @@
 #include "base/atomic.h"
 #include "base/fmt.h"
 
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #define PAGE 4096
 #define HUGE_PAGE ((uint64_t)2 << 20)
 

@@ -8,7 +8,6 @@
 #include "preload/trace/python.h"
 
 #include <sched.h>
-#include <string.h>
 
 #define FRAMES 12u /* a library's own frames lie between the copy and the program's line */
 #define SHARE 100u /* reading lines may take one part in this many of the waits */

@@ -3,8 +3,6 @@
 
 #include "preload/trace/dwarf_bytes.h"
 
-#include <string.h>
-
 enum {
     enc_absptr = 0x00,
     enc_udata2 = 0x02,

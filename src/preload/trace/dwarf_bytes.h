@@ -8,8 +8,6 @@
 
 #include "base/base.h"
 
-#include <string.h>
-
 struct gf_bytes {
     const unsigned char *at, *end;
     bool failed;

@@ -18,12 +18,7 @@
 #include "preload/trace/log_file.h"
 #include "preload/trace/pause_detect.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define BYTES 4096UL /* the kernel rounds the size up to a page */
 

@@ -5,8 +5,6 @@
 #include "os/own_table.h"
 
 #include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define ROWS 512
 #define BUCKETS 56

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/trace/line_slots.h"
 
-#include <errno.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #define INTERVAL_NS UINT64_C(10000000)
 #define BURST_NS (500 * INTERVAL_NS)
 #define SIZE_MOST (UINT64_C(64) << 20)

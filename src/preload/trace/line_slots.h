@@ -15,8 +15,6 @@
 #include "preload/trace/python.h"
 #include "preload/trace/unwind.h"
 
-#include <sys/types.h>
-
 #define GF_LINE_SLOTS_LINE 8000
 
 /*

@@ -11,13 +11,9 @@
 #include "os/permit.h"
 #include "preload/heap/slowpath.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <string.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 static char path[PATH_MAX];
 static const char *pattern;

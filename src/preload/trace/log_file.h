@@ -7,8 +7,6 @@
 #include "base/json.h"
 #include "os/launch.h"
 
-#include <sys/types.h>
-
 /*
  * The file of the event log. The pattern in GPUFEED_LOG determines each process's path. Each write
  * opens the file, in a descriptor table that the program cannot see (os/own_table.h).

@@ -4,12 +4,8 @@
 #include "base/clock.h"
 #include "os/procfs.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SPANS 16
 #define SLACK_NS UINT64_C(1000000) /* tolerated difference between two readings of the clock */

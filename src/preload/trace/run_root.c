@@ -8,10 +8,7 @@
 #include "os/permit.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 void gf_messages_start(void)
 {

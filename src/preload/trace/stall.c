@@ -15,13 +15,8 @@
 #include "preload/trace/step_times.h"
 #include "preload/trace/unwind.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Formats a stall as a line of the log (docs/log.md). */
 

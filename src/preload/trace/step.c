@@ -6,9 +6,6 @@
 #include "preload/trace/journal.h"
 #include "preload/trace/step_times.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #define MARKS 64
 #define OLD_NS UINT64_C(1000000000) /* a line is written when its oldest mark has this age */
 #define LINE_NS UINT64_C(250000000) /* minimum time between two lines */

@@ -5,8 +5,6 @@
 #include "base/clock.h"
 
 #include <sched.h>
-#include <string.h>
-#include <unistd.h>
 
 #define PARTS GF_STEP_PARTS
 #define BUCKETS GF_STEP_BUCKETS

@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <string.h>
 
 typedef int find_object_fn(void *pc, struct dl_find_object *ret);
 

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LITTLE_SHARE 0.01
 #define LEAST_WITHOUT_CPU_S 0.1 /* in less time, the use of CPUs is not measured well */

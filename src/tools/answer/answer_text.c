@@ -7,8 +7,6 @@
 #include "tools/common/text.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define LABEL_COLUMNS 22
 

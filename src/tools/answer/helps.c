@@ -3,8 +3,6 @@
 
 #include "base/base.h"
 
-#include <string.h>
-
 #define LINE_MOST 80
 #define CAUSE_WIDTH 14
 

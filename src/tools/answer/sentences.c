@@ -11,7 +11,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define P99_STEPS 100   /* with fewer steps, the 99th percentile is the longest step */
 #define LEAST_WAIT 0.02 /* a smaller share of a step that waits for data is omitted */

@@ -7,7 +7,6 @@
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define GROUPS_SAID 4
 

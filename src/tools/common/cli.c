@@ -4,11 +4,8 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 void gf_cli_error(const char *verb, const char *format, ...)
 {

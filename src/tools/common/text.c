@@ -4,12 +4,9 @@
 #include "base/base.h"
 #include "base/input_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* The file may change meanwhile, so no more bytes are read than it had. */
 static char *read_bytes(int fd, size_t size, size_t *ret_length)

@@ -4,9 +4,6 @@
 #include "config/option_text.h"
 #include "tools/common/cli.h"
 
-#include <errno.h>
-#include <string.h>
-
 static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t length)
 {
     for (size_t i = 0; i < arms->count; i++)

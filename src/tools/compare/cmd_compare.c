@@ -9,10 +9,8 @@
 #include "tools/compare/one_run.h"
 #include "tools/compare/trial.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CLOCKS_DIFFER 0.02
 #define CAUSES_SHOWN 3

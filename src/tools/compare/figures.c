@@ -4,11 +4,9 @@
 #include "base/fmt.h"
 #include "tools/common/text.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define REPORT_MOST ((size_t)4 << 20) /* many times a real report */
 

@@ -2,7 +2,6 @@
 #include "tools/compare/run_clocks.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <time.h>
 

@@ -5,13 +5,10 @@
 #include "tools/compare/one_run.h"
 #include "tools/run/environ.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #define RESAMPLES 20000
 #define SEED UINT64_C(1)

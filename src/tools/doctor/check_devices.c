@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * Checks the interrupts of GPUs, network cards and NVMe disks, and what translates or redirects the

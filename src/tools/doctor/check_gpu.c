@@ -6,12 +6,9 @@
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /*
  * Checks the GPUs that a program would see on this machine, their PCIe links and nodes, and the

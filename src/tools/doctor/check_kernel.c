@@ -5,12 +5,8 @@
 #include "tools/doctor/finding.h"
 #include "tools/topo/recording.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 /* Checks settings of the host's kernel, which a container shares and cannot change. */
 

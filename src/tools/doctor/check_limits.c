@@ -11,11 +11,9 @@
 #include "tools/doctor/finding.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 
 /*

@@ -11,12 +11,9 @@
 #include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static const struct {
     const char *name;

@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * Formats a text, and replaces each byte that is not printable ASCII. The text may contain bytes of

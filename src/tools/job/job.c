@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 void *gf_job_grown(void *list, size_t element, size_t count, size_t *room)

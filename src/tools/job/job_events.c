@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define INTERVALS_MAX 500000
 #define COPIES_MAX 1000000

@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * A process may log events before its report begins (at cuInit) and after its report ends. A log

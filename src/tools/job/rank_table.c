@@ -4,7 +4,6 @@
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static int by_rank(const void *a, const void *b)
 {

@@ -8,14 +8,10 @@
 #include "tools/job/job_events.h"
 #include "tools/job/process_report.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 /* A progress line on standard error. It is shown only on a terminal. */
 struct gf_progress {

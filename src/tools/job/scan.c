@@ -4,7 +4,6 @@
 #include "base/fmt.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static void skip_blanks(struct gf_scan *scan)
 {

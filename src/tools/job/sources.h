@@ -5,8 +5,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 #define GF_SOURCES_MAX 200000
 
 struct gf_source {

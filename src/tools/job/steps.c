@@ -5,7 +5,6 @@
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define SLOWEST 1000 /* stalls are summed only for this many of the longest steps */
 

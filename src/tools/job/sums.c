@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 const char *const gf_way_names[GF_WAYS] = {"staged", "pinned", "driver", "other"};
 const char *const gf_direction_names[GF_DIRECTIONS] = {"to_device", "from_device"};

@@ -2,7 +2,6 @@
 #include "tools/job/text_pool.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 
 #define LIMIT ((size_t)256 << 20)

@@ -16,10 +16,8 @@
 #include "tools/report/prometheus.h"
 #include "tools/report/report_flags.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Replaces a file atomically: writes a new file in the same folder, and renames it. */
 

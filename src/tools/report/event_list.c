@@ -8,9 +8,7 @@
 #include "tools/report/event_text.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /* Merges several logs by time. Lines of one log stay in their order. */
 

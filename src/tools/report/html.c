@@ -10,7 +10,6 @@
 #include "tools/report/folded.h"
 #include "tools/report/timeline.h"
 
-#include <string.h>
 #include <time.h>
 
 #define TABLE_ROWS 15

@@ -3,14 +3,10 @@
 
 #include "base/path.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int map_file(const char *path, struct gf_span *ret)
 {

@@ -6,9 +6,7 @@
 #include "tools/common/cli.h"
 #include "tools/job/read_job.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #define TOP_ANSWER 3 /* rows of each table of the answer, which fits on a screen */
 #define TOP_JSON 5

@@ -15,15 +15,12 @@
 #include "tools/run/preload_path.h"
 #include "tools/run/run_flags.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* Shows what `gpufeed run` would do (--print). */
 

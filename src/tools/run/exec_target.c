@@ -3,15 +3,12 @@
 
 #include "base/elf_view.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #define OWN_MACHINE EM_X86_64

@@ -3,12 +3,9 @@
 
 #include "tools/common/cli.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 struct init_signals {
     sigset_t mask; /* the mask at the start */

@@ -8,12 +8,9 @@
 #include "host/tasks.h"
 #include "tools/common/cli.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static void add_gpu(const struct gf_visible_gpu *visible, int device, struct gf_prediction *ret)
 {

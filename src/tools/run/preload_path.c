@@ -5,13 +5,10 @@
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #define LIBRARY_FILE "libgpufeed.so"
 #define FORBIDDEN " :$" /* LD_PRELOAD's separators, and the character that the loader expands */

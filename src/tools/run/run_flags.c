@@ -6,9 +6,6 @@
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
-#include <errno.h>
-#include <string.h>
-
 /*
  * Values of flags in getopt's table. The flag for row i of options.def has the value FLAG_OPTION +
  * i.

@@ -8,13 +8,9 @@
 #include "tools/job/process_report.h"
 #include "tools/top/snapshot.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/types.h>
 #include <time.h>
-#include <unistd.h>
 
 #define TRIES 20
 #define HOOKS 6 /* the most hooks that are printed */

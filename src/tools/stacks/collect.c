@@ -6,19 +6,14 @@
 #include "base/input_file.h"
 #include "tools/stacks/python_threads.h"
 
-#include <errno.h>
 #include <libunwind-ptrace.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* The native frames of a stopped thread, by libunwind-ptrace. */
 

@@ -6,7 +6,6 @@
 #include "base/path.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 FILE *gf_maps_open(pid_t pid)
 {

@@ -6,7 +6,6 @@
 #include "base/base.h"
 
 #include <stdio.h>
-#include <sys/types.h>
 
 /* Lines of /proc/PID/maps. */
 

@@ -5,10 +5,8 @@
 #include "base/path.h"
 #include "tools/stacks/objects.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */
 /* How many words are searched at each address that _PyRuntime contains. */

@@ -6,12 +6,9 @@
 #include "tools/stacks/collect.h"
 #include "tools/stacks/objects.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
 
 #define CALL(name)                                                                                 \
     {                                                                                              \

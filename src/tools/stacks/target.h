@@ -5,8 +5,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 struct gf_target_thread {
     pid_t tid;
     bool stopped;          /* false: its registers cannot be read, for the reason in `error` */

@@ -9,11 +9,9 @@
 #include "tools/top/screen.h"
 #include "tools/top/snapshot.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *source_name(enum gf_snapshot_source source)
 {

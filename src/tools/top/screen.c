@@ -5,10 +5,8 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
 static struct termios saved;
 static bool opened;

@@ -11,13 +11,10 @@
 #include "tools/job/process_report.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* The start environment of another process. */
 

@@ -6,7 +6,6 @@
 #include "base/base.h"
 
 #include <jansson.h>
-#include <sys/types.h>
 
 enum gf_snapshot_source {
     gf_snapshot_live,  /* the process's file in memory */

@@ -9,10 +9,7 @@
 #include "tools/topo/recording.h"
 #include "tools/topo/topo.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct arguments {
     bool help, json;

@@ -8,7 +8,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *const frequency_files[] = {
     [gf_cpufreq_governor] = "scaling_governor",

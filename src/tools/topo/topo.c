@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <string.h>
 
 /*
  * Returns the node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown.

@@ -6,14 +6,11 @@
 #include "host/machine_load.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /*
  * If the line begins with the key, copies the text after it: "Model: \t\t NVIDIA H200" becomes

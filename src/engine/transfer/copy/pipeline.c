@@ -11,8 +11,6 @@
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
 
-#include <string.h>
-
 /* The result of gf_pipeline_issue if the driver must copy the rest. */
 #define LOST CUDA_ERROR_NOT_READY
 

@@ -6,7 +6,6 @@
 #include "engine/transfer/tuning.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /*
  * Allocates the first `units` contiguous free units at or after unit `from`. False: there are no

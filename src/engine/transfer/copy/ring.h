@@ -11,8 +11,6 @@
 #include "engine/transfer/stats.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /*
  * A segment of a ring: registered memory that is allocated in units. The caller holds the ring's

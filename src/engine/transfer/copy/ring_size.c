@@ -9,9 +9,7 @@
 #include "engine/transfer/tuning.h"
 #include "os/headroom.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 bool gf_ring_is_patient(struct gf_ring *ring, size_t bytes)
 {

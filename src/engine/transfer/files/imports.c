@@ -14,14 +14,9 @@
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
 
-#include <errno.h>
 #include <link.h>
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * A slot is the pointer through which a loaded library calls a function of another library: an

@@ -14,13 +14,8 @@
 #include "os/permit.h"
 #include "os/procfs.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /*
  * Whether files of this file system are on a disk of this machine. An overlay is assumed to be on a

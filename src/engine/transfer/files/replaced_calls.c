@@ -14,11 +14,8 @@
 #include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <string.h>
-#include <unistd.h>
 
 #define LINE ((uintptr_t)64) /* gf_nt_copy writes whole cache lines */
 

@@ -5,8 +5,6 @@
 
 #include "engine/transfer/stats.h"
 
-#include <sys/types.h>
-
 /*
  * A memcpy for libraries that copy into pinned memory (imports.h). The copied bytes and the faults
  * are the same as with libc's memcpy, and errno is kept. Several threads copy if the target is

@@ -11,13 +11,10 @@
 #include "os/files.h"
 #include "os/permit.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 static _Atomic pid_t owner;
 

@@ -5,8 +5,6 @@
 
 #include "base/base.h"
 
-#include <sys/types.h>
-
 /*
  * The process in which helpers work for replaced functions. A forked child inherits the replaced
  * pointers, but has no helpers.

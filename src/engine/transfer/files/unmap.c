@@ -10,15 +10,10 @@
 #include "os/headroom.h"
 #include "os/permit.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #define SLOTS 4
 

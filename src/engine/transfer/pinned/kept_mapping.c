@@ -10,10 +10,6 @@
 #include "os/permit.h"
 
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

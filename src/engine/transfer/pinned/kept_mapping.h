@@ -6,9 +6,6 @@
 #include "base/base.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-
 /*
  * Zeroes memory that another block used before. A program seldom fills a whole pinned buffer,
  * because frameworks round sizes up. So many pages of such memory are still zero. With wide vector

@@ -21,7 +21,6 @@
 #include "os/procfs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */
 /* Number of mappings that may be kept, by the last reading of the headroom. */

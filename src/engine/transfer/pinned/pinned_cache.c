@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /*
  * Adds 1 to the chunk's count of blocks for a new block of the program. Marks the units that belong

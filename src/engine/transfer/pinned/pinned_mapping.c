@@ -10,9 +10,6 @@
 #include "os/headroom.h"
 #include "os/procfs.h"
 
-#include <errno.h>
-#include <sys/mman.h>
-
 static size_t divide_up(size_t bytes, size_t unit)
 {
     return (bytes + unit - 1) / unit;
