@@ -3,8 +3,7 @@
  * A table of pointers to those functions of the driver that hooks.def lists. The types come from
  * the toolkit's cuda.h.
  */
-#ifndef GF_ABI_CUDA_H
-#define GF_ABI_CUDA_H
+#pragma once
 
 #include "abi/cuda_newer.h"
 
@@ -17,5 +16,3 @@ struct gf_cuda {
 #define GF_CU_USE(symbol) __typeof__(symbol) *symbol;
 #include "abi/hooks.def"
 };
-
-#endif

@@ -4,8 +4,7 @@
  * of cuda.h declare. The driver on the user's machine may have these functions even if the toolkit
  * that builds this library does not know them. Only abi/cuda.h includes this file.
  */
-#ifndef GF_ABI_CUDA_NEWER_H
-#define GF_ABI_CUDA_NEWER_H
+#pragma once
 
 /*
  * Makes cuda.h declare every version of a function under its exported name, and define no macro
@@ -105,6 +104,4 @@ CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCapture
                                                CUgraphRecaptureCallback callbackFunc,
                                                void *userData);
 __typeof__(cuStreamBeginRecaptureToGraph) cuStreamBeginRecaptureToGraph_ptsz;
-#endif
-
 #endif

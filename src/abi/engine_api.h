@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two structs of function pointers. */
-#ifndef GF_ABI_ENGINE_API_H
-#define GF_ABI_ENGINE_API_H
+#pragma once
 
 #include "abi/cuda.h" /* struct gf_cuda: pointers to the driver's own functions */
 #include "abi/gputime_api.h"
@@ -206,5 +205,3 @@ struct gf_engine {
 };
 
 typedef const struct gf_engine *gf_engine_start_fn(const struct gf_preload *preload);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outside the hash: schema numbers, live file, names of metrics. */
-#ifndef GF_ABI_FORMATS_H
-#define GF_ABI_FORMATS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -122,5 +121,3 @@ static inline const struct gf_metric_row *gf_metric_row(enum gf_metric metric)
  * one is added.
  */
 #define GF_DOCTOR_SCHEMA 2
-
-#endif

@@ -6,8 +6,7 @@
  * records. The sampler reads them, and clears the records of work that has completed. No lock
  * protects the fields.
  */
-#ifndef GF_ABI_GPUTIME_API_H
-#define GF_ABI_GPUTIME_API_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -168,5 +167,3 @@ struct gf_submit_table {
     _Atomic uint64_t listed[GF_STREAM_SLOTS / 64]; /* bit n: slot n may be in use */
     struct gf_stream_slot slots[GF_STREAM_SLOTS];
 };
-
-#endif

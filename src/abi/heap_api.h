@@ -4,8 +4,7 @@
  * the engine calls its functions. Sizes are in bytes. Unless a comment says otherwise, any thread
  * that holds no lock of the library may call these functions, and they keep errno.
  */
-#ifndef GF_ABI_HEAP_API_H
-#define GF_ABI_HEAP_API_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -147,5 +146,3 @@ struct gf_heap_ops {
     /* Returns the memory that exceeds the limit now, although the program makes no call. */
     void (*purge_unused)(void);
 };
-
-#endif

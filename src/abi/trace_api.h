@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What trace offers the engine. */
-#ifndef GF_ABI_TRACE_API_H
-#define GF_ABI_TRACE_API_H
+#pragma once
 
 #include "base/base.h"
 
@@ -207,5 +206,3 @@ struct gf_python {
     uintptr_t runtime;
     size_t runtime_size;
 };
-
-#endif

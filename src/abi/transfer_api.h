@@ -10,8 +10,7 @@
  * result. Such a function returns false if it had no effect that the program can see. The hook then
  * calls the driver with the caller's own arguments, and *ret_result is unspecified.
  */
-#ifndef GF_ABI_TRANSFER_API_H
-#define GF_ABI_TRANSFER_API_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -175,5 +174,3 @@ struct gf_transfer_ops {
     void (*context_leaving)(CUcontext context, CUdevice device);
     void (*context_left)(CUcontext context, CUdevice device, CUresult result);
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* C11 atomics with the order in the name; a property found at first use. */
-#ifndef GF_BASE_ATOMIC_H
-#define GF_BASE_ATOMIC_H
+#pragma once
 
 #include "base/base.h"
 
@@ -86,5 +85,3 @@ static inline enum gf_probed gf_probed_as(bool answer)
 {
     return answer ? gf_probed_yes : gf_probed_no;
 }
-
-#endif

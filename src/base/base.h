@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes, small helpers, memory for one call. */
-#ifndef GF_BASE_BASE_H
-#define GF_BASE_BASE_H
+#pragma once
 
 /*
  * Headers that most files need. Other files do not include these again. <stdio.h> and <stdlib.h> are
@@ -87,5 +86,3 @@ static inline void gf_scratch_give(void *at, size_t bytes)
     if (at)
         gf_scratch_unmap(at, bytes);
 }
-
-#endif

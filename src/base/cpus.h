@@ -3,8 +3,7 @@
  * Sets of CPUs and of NUMA nodes as plain bitmaps of fixed size. They need no allocation, can be
  * compared by memcmp, and have the layout that sched_setaffinity(2) and mbind(2) expect.
  */
-#ifndef GF_BASE_CPUS_H
-#define GF_BASE_CPUS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -61,5 +60,3 @@ char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
     gf_bits_or((ret)->word, (a)->word, (b)->word, GF_ARRAY_LEN((ret)->word))
 #define gf_set_parse(text, ret) gf_bits_parse((text), GF_WORDS(ret))
 #define gf_set_format(set, buf, size) gf_bits_format(GF_WORDS(set), (buf), (size))
-
-#endif

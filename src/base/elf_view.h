@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mapped ELF file, and its build id. */
-#ifndef GF_BASE_ELF_VIEW_H
-#define GF_BASE_ELF_VIEW_H
+#pragma once
 
 #include "base/base.h"
 
@@ -88,5 +87,3 @@ struct gf_elf_symbols {
 
 /* Finds the symbol table, or in a stripped file the dynamic symbol table. */
 bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret);
-
-#endif

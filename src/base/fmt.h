@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text without allocation. */
-#ifndef GF_BASE_FMT_H
-#define GF_BASE_FMT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -66,5 +65,3 @@ static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
  * marks of text direction, line separators, and invalid UTF-8. Returns text.
  */
 char *gf_plain_text(char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens files whose paths other programs or users wrote. */
-#ifndef GF_BASE_INPUT_FILE_H
-#define GF_BASE_INPUT_FILE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -12,5 +11,3 @@
  * calls, as os/procfs.h does.
  */
 int gf_input_open(const char *path);
-
-#endif

@@ -4,8 +4,7 @@
  * hooks can use them for events, and the report can be written at exit. The member `at` is the
  * length of the whole text, which may exceed `size`, like the result of snprintf.
  */
-#ifndef GF_BASE_JSON_H
-#define GF_BASE_JSON_H
+#pragma once
 
 #include "base/base.h"
 
@@ -45,5 +44,3 @@ void gf_json_micro(struct gf_json *json, const char *key, uint64_t value);
 void gf_json_members(struct gf_json *json, const char *object);
 /* Terminates the text. Returns true if the whole text fitted into the buffer. */
 bool gf_json_close(struct gf_json *json);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaded objects before relocation (early code). */
-#ifndef GF_BASE_LOADER_H
-#define GF_BASE_LOADER_H
+#pragma once
 
 #include "base/base.h"
 
@@ -92,5 +91,3 @@ void *gf_libc_function(const char *name);
  * NULL if not found. It may be called before the loader has relocated this library.
  */
 void *gf_libc_early_next(const char *name);
-
-#endif

@@ -8,8 +8,7 @@
  * GPUFEED_DEBUG enables areas. The lines of an enabled area appear at every level except
  * GF_LOG_SILENT. They explain decisions, and are never printed on a fast path.
  */
-#ifndef GF_BASE_LOG_H
-#define GF_BASE_LOG_H
+#pragma once
 
 #include "base/base.h"
 #include "base/log_areas.h"
@@ -55,5 +54,3 @@ void gf_log_explain(enum gf_log_area area, const char *format, ...) GF_PRINTF(2,
 #define gf_warn(...) gf_log(GF_LOG_WARN, __VA_ARGS__)
 #define gf_info(...) gf_log(GF_LOG_INFO, __VA_ARGS__)
 #define gf_debug(...) gf_log(GF_LOG_DEBUG, __VA_ARGS__)
-
-#endif

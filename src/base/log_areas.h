@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_BASE_LOG_AREAS_H
-#define GF_BASE_LOG_AREAS_H
+#pragma once
 
 /*
  * The areas of GPUFEED_DEBUG, in the order of their bits: X(value of the option, word in the line)
  */
 #define GF_LOG_AREAS(X) X(debug, copy) X(debug, heap) X(debug, place)
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Output files, opened by one rule. */
-#ifndef GF_BASE_OUTPUT_FILE_H
-#define GF_BASE_OUTPUT_FILE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -97,5 +96,3 @@ int gf_output_remove(const char *path);
 
 /* Returns the text of a negative error of the functions above, for messages. */
 const char *gf_output_reason(int error);
-
-#endif

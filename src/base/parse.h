@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers from text; the nearest valid word. */
-#ifndef GF_BASE_PARSE_H
-#define GF_BASE_PARSE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -52,5 +51,3 @@ void gf_nearest_word_begin(struct gf_nearest_word *search, const char *wanted);
  * neighbours. Case is ignored. Words of more than 48 characters match nothing.
  */
 void gf_nearest_word_try(struct gf_nearest_word *search, const char *candidate, const char *result);
-
-#endif

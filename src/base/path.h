@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of paths; writes that raise no signal. */
-#ifndef GF_BASE_PATH_H
-#define GF_BASE_PATH_H
+#pragma once
 
 #include "base/base.h"
 
@@ -44,5 +43,3 @@ static inline ssize_t gf_safe_write(int fd, const void *bytes, size_t length)
     const struct iovec part = {(void *)(uintptr_t)bytes, length};
     return gf_safe_writev(fd, &part, 1);
 }
-
-#endif

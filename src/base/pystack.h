@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Python frames from CPython's structures. */
-#ifndef GF_BASE_PYSTACK_H
-#define GF_BASE_PYSTACK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -81,5 +80,3 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
  */
 bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,
                               const struct gf_pystack_memory *memory, uintptr_t thread_state);
-
-#endif

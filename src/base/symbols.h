@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions in symbol tables; other copies of the library. */
-#ifndef GF_BASE_SYMBOLS_H
-#define GF_BASE_SYMBOLS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -68,5 +67,3 @@ bool gf_own_image_before(const void *self);
  * `self` is NULL. Returns false if not found.
  */
 bool gf_own_image_behind(const void *self, struct gf_symbol *ret);
-
-#endif

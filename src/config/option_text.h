@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts about options: values, mistakes, suggestions. */
-#ifndef GF_CONFIG_OPTION_TEXT_H
-#define GF_CONFIG_OPTION_TEXT_H
+#pragma once
 
 #include "config/options.h"
 
@@ -57,5 +56,3 @@ void gf_validate_environment(char *const *envp, bool from_run,
 
 /* Whether the entry "NAME=value" has no effect: it is reported, or the value is empty. */
 bool gf_validate_rejects(const char *entry);
-
-#endif

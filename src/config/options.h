@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options, their parser, their names. */
-#ifndef GF_CONFIG_OPTIONS_H
-#define GF_CONFIG_OPTIONS_H
+#pragma once
 
 #include "base/base.h"
 #include "base/log_areas.h"
@@ -159,5 +158,3 @@ const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t si
  */
 const struct gf_option_row *gf_option_by_flag(const char *flag);
 const struct gf_option_row *gf_option_by_name(const char *name);
-
-#endif

@@ -4,8 +4,7 @@
  * state is recorded at the first call of malloc or of a hooked function. The functions allocate
  * nothing. They may be called on any thread, inside malloc and before any constructor has run.
  */
-#ifndef GF_CONFIG_STARTUP_ENV_H
-#define GF_CONFIG_STARTUP_ENV_H
+#pragma once
 
 #include "base/cpus.h"
 #include "config/options.h"
@@ -32,5 +31,3 @@ struct gf_startup_env {
  */
 const struct gf_startup_env *gf_startup_env(void);
 const struct gf_options *gf_startup_env_options(void);
-
-#endif

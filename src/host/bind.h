@@ -4,8 +4,7 @@
  * processes. A second call with the same scope changes nothing. The time grows linearly with the
  * number of threads: 200 threads take less than 20 ms.
  */
-#ifndef GF_HOST_BIND_H
-#define GF_HOST_BIND_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -46,5 +45,3 @@ struct gf_bind_result {
  * any thread. Allocates nothing and keeps errno.
  */
 void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret);
-
-#endif

@@ -6,8 +6,7 @@
  * chosen. A further device joins when the process has allocated 256 MiB on it. A chosen device
  * stays chosen.
  */
-#ifndef GF_HOST_CHOICE_H
-#define GF_HOST_CHOICE_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -70,5 +69,3 @@ bool gf_choice_decide(struct gf_choice *choice, bool settle);
  * Returns the reason as a text for the report: "the only visible GPU", "first context" and so on.
  */
 const char *gf_choice_why_text(enum gf_choice_why why);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits and settings of this process, and permitted calls. */
-#ifndef GF_HOST_FACTS_H
-#define GF_HOST_FACTS_H
+#pragma once
 
 #include "base/cpus.h"
 #include "os/launch.h"
@@ -116,5 +115,3 @@ void gf_probe_here(unsigned node, const struct gf_cpus *cpus, struct gf_probe *r
  * Returns a remedy for a refused call as one line, such as "--cap-add SYS_NICE"; NULL if unknown.
  */
 const char *gf_probe_remedy(int error);
-
-#endif

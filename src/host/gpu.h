@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's nodes and clocks. */
-#ifndef GF_HOST_GPU_H
-#define GF_HOST_GPU_H
+#pragma once
 
 #include "base/base.h"
 
@@ -50,5 +49,3 @@ void gf_gpu_clock_find(const struct gf_cuda *cuda);
  * Called on the sampler's thread.
  */
 unsigned gf_gpu_clock_loss(unsigned device);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The starvation guard. */
-#ifndef GF_HOST_GUARD_H
-#define GF_HOST_GUARD_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -85,5 +84,3 @@ void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_n
 void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    const struct gf_cpus *socket, const struct gf_cpus *start,
                    struct gf_guard_reading *ret);
-
-#endif

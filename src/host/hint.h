@@ -5,8 +5,7 @@
  * docs/environment.md describes the format. A process uses the hint only if its own mask equals the
  * mask that was set.
  */
-#ifndef GF_HOST_HINT_H
-#define GF_HOST_HINT_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -49,5 +48,3 @@ int gf_hint_publish(const struct gf_hint *hint);
 
 /* Sets GPUFEED_ENGINE in the same way, also if nothing is bound. */
 int gf_hint_publish_engine(pid_t pid);
-
-#endif

@@ -5,8 +5,7 @@
  * Reading numa_maps takes about 9 ms per GiB, and holds a lock that page faults take, so it is done
  * rarely.
  */
-#ifndef GF_HOST_LOCALITY_H
-#define GF_HOST_LOCALITY_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "base/cpus.h"
@@ -56,5 +55,3 @@ struct gf_threads {     /* numbers of this process's threads by class and mask *
  */
 void gf_locality_threads(const struct gf_cpus *target, enum gf_mask_owner (*owner)(pid_t tid),
                          struct gf_threads *ret);
-
-#endif

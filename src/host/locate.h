@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU's nodes and each rank's cores. */
-#ifndef GF_HOST_LOCATE_H
-#define GF_HOST_LOCATE_H
+#pragma once
 
 #include "base/cpus.h"
 #include "host/gpu.h"
@@ -68,5 +67,3 @@ unsigned gf_ranks_cpus(const struct gf_rank *rank, const struct gf_cpus *start,
  * measurements.
  */
 unsigned gf_min_cpus(unsigned allowed, double quota);
-
-#endif

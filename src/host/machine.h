@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine as a struct; PCI devices. */
-#ifndef GF_HOST_MACHINE_H
-#define GF_HOST_MACHINE_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -90,5 +89,3 @@ int gf_pci_canonical(const char *bdf, char ret[20]);
 
 /* Whether the name of a folder, perhaps of another machine's recording, is such an address. */
 bool gf_pci_is_canonical(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and records a machine. */
-#ifndef GF_HOST_MACHINE_LOAD_H
-#define GF_HOST_MACHINE_LOAD_H
+#pragma once
 
 #include "host/machine.h"
 
@@ -33,5 +32,3 @@ int gf_record_text(const char *folder, const char *name, const char *text, size_
  * -errno. If this system lacks the file, returns 0.
  */
 int gf_record_file(const char *folder, const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types of a verdict; its memory policy. */
-#ifndef GF_HOST_MEMORY_VERDICT_H
-#define GF_HOST_MEMORY_VERDICT_H
+#pragma once
 
 #include "base/cpus.h"
 #include "config/options.h"
@@ -59,5 +58,3 @@ enum gf_cpu_choice {
 void gf_memory_verdict_decide(const struct gf_machine *machine, const struct gf_facts *facts,
                               const struct gf_probe *probe, const struct gf_options *options,
                               enum gf_cpu_choice choice, struct gf_verdict *ret);
-
-#endif

@@ -4,8 +4,7 @@
  * refuse these system calls (host/facts.h). The functions may be called on any thread,
  * and keep errno.
  */
-#ifndef GF_HOST_MEMPOLICY_H
-#define GF_HOST_MEMPOLICY_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -72,5 +71,3 @@ char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf
  * Returns buf.
  */
 char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Libgfenv.so: what hwloc and libnuma may see. */
-#ifndef GF_HOST_PRIVATE_ENV_H
-#define GF_HOST_PRIVATE_ENV_H
+#pragma once
 
 /*
  * Replaces getenv, dlopen and libudev for the private copy of hwloc, which then sees only a short
@@ -31,5 +30,3 @@ void gf_hwloc_env_set(const struct gf_hwloc_env_variable *list);
  * policy. May be called on any thread.
  */
 void gf_numa_env_allow(void);
-
-#endif

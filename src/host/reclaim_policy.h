@@ -3,8 +3,7 @@
  * Decides when the heap must return all freed memory that it keeps. The decision depends only on
  * readings, so tests can supply any readings.
  */
-#ifndef GF_HOST_RECLAIM_POLICY_H
-#define GF_HOST_RECLAIM_POLICY_H
+#pragma once
 
 #include "os/headroom.h"
 #include "os/pressure.h"
@@ -29,5 +28,3 @@ bool gf_reclaim_feed(struct gf_reclaim *reclaim, const struct gf_reclaim_reading
 
 /* Called instead of gf_reclaim_feed if the heap keeps little memory, so nothing was read. */
 void gf_reclaim_rest(struct gf_reclaim *reclaim);
-
-#endif

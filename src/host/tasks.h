@@ -5,8 +5,7 @@
  * change. pid 0 is the calling process. gf_tasks_each visits each thread that exists during the
  * whole call. It may miss threads that start or end during the call.
  */
-#ifndef GF_HOST_TASKS_H
-#define GF_HOST_TASKS_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -67,5 +66,3 @@ int gf_tasks_account(int task, pid_t tid, struct gf_task_account *ret);
 
 /* Reads the time on a CPU and the run-queue delay from schedstat. Returns 0 or -errno. */
 int gf_tasks_schedstat(int task, pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the part of struct gf_machine that comes from hwloc. Used in this folder only. */
-#ifndef GF_HOST_TOPOLOGY_H
-#define GF_HOST_TOPOLOGY_H
+#pragma once
 
 #include "host/machine.h"
 
@@ -29,5 +28,3 @@ void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret);
 
 /* Returns 0 and hwloc's XML, which the caller frees by free(), or -errno. */
 int gf_topology_export(struct hwloc_topology *topology, char **ret, size_t *ret_length);
-
-#endif

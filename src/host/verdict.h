@@ -4,8 +4,7 @@
  * the process. The decision has no side effects; each row of the decision table (docs/placement.md)
  * is a unit test.
  */
-#ifndef GF_HOST_VERDICT_H
-#define GF_HOST_VERDICT_H
+#pragma once
 
 #include "config/options.h"
 #include "host/facts.h"
@@ -23,5 +22,3 @@ void gf_verdict_decide(const struct gf_machine *machine, const struct gf_facts *
                        const struct gf_gpu *gpus, size_t gpu_count, struct gf_verdict *ret);
 
 const char *gf_bound_name(enum gf_bound bound);
-
-#endif

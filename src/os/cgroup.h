@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control groups and the container's id. */
-#ifndef GF_OS_CGROUP_H
-#define GF_OS_CGROUP_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -63,5 +62,3 @@ uint64_t gf_cgroup_throttled_ns(const char *root);
  * be called at any time, also inside malloc.
  */
 bool gf_container_id(char ret[GF_CONTAINER_ID]);
-
-#endif

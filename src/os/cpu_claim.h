@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Claims on CPUs between processes; idle states. */
-#ifndef GF_OS_CPU_CLAIM_H
-#define GF_OS_CPU_CLAIM_H
+#pragma once
 
 #include "base/cpus.h"
 
@@ -42,5 +41,3 @@ unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cp
  * ends the limit. Returns 0 or -errno.
  */
 int gf_idle_states_limit(int longest_us);
-
-#endif

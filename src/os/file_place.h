@@ -3,8 +3,7 @@
  * Finds the kind of file system that a file is on. The library rewrites a report on a network file
  * system less often.
  */
-#ifndef GF_OS_FILE_PLACE_H
-#define GF_OS_FILE_PLACE_H
+#pragma once
 
 enum gf_file_place {
     gf_file_place_local,
@@ -15,5 +14,3 @@ enum gf_file_place {
 
 /* Finds the kind of file at path. The call may wait for the file system. Keeps errno. */
 enum gf_file_place gf_file_place_of(const char *path);
-
-#endif

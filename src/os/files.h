@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files kept open, replaced files, files taken from the program. */
-#ifndef GF_OS_FILES_H
-#define GF_OS_FILES_H
+#pragma once
 
 #include "base/base.h"
 #include "base/output_file.h"
@@ -76,5 +75,3 @@ int gf_take_file(pid_t process, pid_t thread, int fd);
  * on any thread.
  */
 bool gf_take_file_is_possible(void);
-
-#endif

@@ -3,8 +3,7 @@
  * Reads the headroom: how much more memory this process can use before it reaches a limit. Clean
  * file pages and lazily freed pages count as free, because the kernel reclaims them at once.
  */
-#ifndef GF_OS_HEADROOM_H
-#define GF_OS_HEADROOM_H
+#pragma once
 
 #include "base/base.h"
 
@@ -50,5 +49,3 @@ bool gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, 
  * "node" and so on; "nothing" if unknown.
  */
 const char *gf_headroom_source(const struct gf_headroom *headroom);
-
-#endif

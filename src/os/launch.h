@@ -4,8 +4,7 @@
  * and the arguments of the process. The functions allocate nothing, and may be called on any
  * thread. envp ends with NULL. Results point into envp or to constants.
  */
-#ifndef GF_OS_LAUNCH_H
-#define GF_OS_LAUNCH_H
+#pragma once
 
 #include "base/base.h"
 
@@ -52,5 +51,3 @@ const char *gf_launch_pinning(char *const *envp);
  * root: see os/procfs.h.
  */
 const char *gf_launch_binder(const char *root, char *const *envp);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads of doubtful addresses, nodes of pages, userfaultfd. */
-#ifndef GF_OS_MEMORY_H
-#define GF_OS_MEMORY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -34,5 +33,3 @@ static inline bool gf_safe_read(uintptr_t address, void *ret, size_t size)
  * thread. Keeps errno.
  */
 int gf_page_node(const void *block, size_t size);
-
-#endif

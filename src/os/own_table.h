@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A descriptor table of the library's own. */
-#ifndef GF_OS_OWN_TABLE_H
-#define GF_OS_OWN_TABLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -118,5 +117,3 @@ bool gf_own_table_serve(enum gf_server which, void (*begin)(void));
  * there. Returns false if work did not run.
  */
 bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure);
-
-#endif

@@ -5,8 +5,7 @@
  * permitted except close_range, which has a substitute. The functions may be called on any thread,
  * and keep errno.
  */
-#ifndef GF_OS_PERMIT_H
-#define GF_OS_PERMIT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -54,5 +53,3 @@ bool gf_permit_sealed(void);
  */
 _Atomic unsigned *gf_permit_word(void);
 void gf_permit_share(_Atomic unsigned *word);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds which of the calls of os/permit.h a seccomp filter allows. */
-#ifndef GF_OS_PERMIT_FIND_H
-#define GF_OS_PERMIT_FIND_H
+#pragma once
 
 #include "os/permit.h"
 
@@ -12,5 +11,3 @@
  * process; the audit log shows such a child. Opens a file. Keeps errno.
  */
 unsigned gf_permit_find(unsigned wanted);
-
-#endif

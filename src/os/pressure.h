@@ -3,8 +3,7 @@
  * Reads the kernel's counters that show whether memory is short. The functions make only system
  * calls and allocate nothing. They may be called on any thread.
  */
-#ifndef GF_OS_PRESSURE_H
-#define GF_OS_PRESSURE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -75,5 +74,3 @@ uint64_t gf_pressure_throttled(void);
  * function on any thread. Keeps errno.
  */
 uint64_t gf_pressure_throttled_since(void);
-
-#endif

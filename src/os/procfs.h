@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of /proc and /sys. */
-#ifndef GF_OS_PROCFS_H
-#define GF_OS_PROCFS_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -99,5 +98,3 @@ extern const char *const gf_thp_shared_files[2];
 
 /* Whether the word is the active setting, which is the word in brackets. */
 bool gf_thp_chosen(const char *line, const char *word);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the feeding thread does. */
-#ifndef GF_ENGINE_GPUTIME_FEEDER_H
-#define GF_ENGINE_GPUTIME_FEEDER_H
+#pragma once
 
 #include "base/base.h"
 #include "engine/gputime/waits.h"
@@ -61,5 +60,3 @@ int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret);
 void gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret);
 /* Whether the thread still does the same as at the reading `facts`. */
 bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts);
-
-#endif

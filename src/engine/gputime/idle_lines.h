@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the host did, by line of Python. */
-#ifndef GF_ENGINE_GPUTIME_IDLE_LINES_H
-#define GF_ENGINE_GPUTIME_IDLE_LINES_H
+#pragma once
 
 #include "abi/gputime_api.h"
 #include "engine/gputime/feeder.h"
@@ -100,5 +99,3 @@ void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now);
  * between readings, returns the last result.
  */
 enum gf_host_cause gf_host_find_cause(struct gf_host *host, const struct gf_host_sample *sample);
-
-#endif

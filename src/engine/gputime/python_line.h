@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread's line of Python. */
-#ifndef GF_ENGINE_GPUTIME_PYTHON_LINE_H
-#define GF_ENGINE_GPUTIME_PYTHON_LINE_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "base/base.h"
@@ -75,5 +74,3 @@ bool gf_python_line_is_library(const char *file);
  * If so, returns the address of the thread state that holds the lock; 0: unknown.
  */
 uintptr_t gf_python_line_lock_holder(uintptr_t futex, bool *ret_is_lock);
-
-#endif

@@ -4,8 +4,7 @@
  * During each query, gf_submit_table.asking names it, so that the stream or context does not end,
  * and no capture begins. Between two queries, both may happen.
  */
-#ifndef GF_ENGINE_GPUTIME_QUESTIONS_H
-#define GF_ENGINE_GPUTIME_QUESTIONS_H
+#pragma once
 
 #include "abi/gputime_api.h"
 
@@ -33,5 +32,3 @@ void gf_questions_ask(const struct gf_cuda *cuda, struct gf_submit_table *table,
 
 /* Whether the driver has the functions that the queries need. */
 bool gf_questions_possible(const struct gf_cuda *cuda);
-
-#endif

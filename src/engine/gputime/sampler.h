@@ -4,8 +4,7 @@
  * interval, queries the streams (questions.h), and adds the sample to each device's shares. If its
  * own CPU time would exceed 1 % of one CPU, it samples less often.
  */
-#ifndef GF_ENGINE_GPUTIME_SAMPLER_H
-#define GF_ENGINE_GPUTIME_SAMPLER_H
+#pragma once
 
 #include "abi/gputime_api.h"
 #include "abi/trace_api.h"
@@ -69,5 +68,3 @@ void gf_sampler_stop(void);
 void gf_sampler_read(struct gf_gpu_time *ret);
 /* Reads only each device's time by state. All times are 0 if nothing is sampled. */
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT]);
-
-#endif

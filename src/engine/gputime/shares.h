@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time by state, gaps, launches of graphs. */
-#ifndef GF_ENGINE_GPUTIME_SHARES_H
-#define GF_ENGINE_GPUTIME_SHARES_H
+#pragma once
 
 #include "abi/gputime_api.h"
 #include "base/atomic.h"
@@ -104,5 +103,3 @@ typedef void gf_graph_steps_fn(uint64_t ns, uint64_t graph);
  */
 void gf_graph_steps_see(struct gf_submit_table *table, uint64_t before_ns, uint64_t now,
                         gf_graph_steps_fn *launched);
-
-#endif

@@ -3,8 +3,7 @@
  * Finds that a program which made steps stands still, and names where, while it lasts. It states
  * facts and does not judge. Used on the sampler's thread, except where noted.
  */
-#ifndef GF_ENGINE_GPUTIME_STANDSTILL_H
-#define GF_ENGINE_GPUTIME_STANDSTILL_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "engine/gputime/python_line.h"
@@ -41,5 +40,3 @@ bool gf_standstill_is_near(uint64_t now);
 
 /* May be called on any thread. ret->count is 0 if the program never stood still. */
 void gf_standstill_read(struct gf_standstill *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is known about steps from the GPU's time: waits for data, and why a step was slow. */
-#ifndef GF_ENGINE_GPUTIME_STEP_CAUSES_H
-#define GF_ENGINE_GPUTIME_STEP_CAUSES_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "engine/gputime/sampler.h"
@@ -49,5 +48,3 @@ struct gf_step_cause {
  */
 void gf_step_causes_find(const struct gf_step_times *times, const struct gf_slow_step *step,
                          struct gf_step_cause *ret);
-
-#endif

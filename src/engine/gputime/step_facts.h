@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums that explain slow steps. */
-#ifndef GF_ENGINE_GPUTIME_STEP_FACTS_H
-#define GF_ENGINE_GPUTIME_STEP_FACTS_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "base/base.h"
@@ -69,5 +68,3 @@ void gf_step_facts_add_gpus(uint64_t now, const struct gf_step_gpu *gpus, unsign
                             gf_step_clock_fn *clock_loss);
 /* is_delayed: the sample came late, so the process may have been throttled. */
 void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publish);
-
-#endif

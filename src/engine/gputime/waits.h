@@ -3,8 +3,7 @@
  * Decides from facts why a thread does not feed the GPU: its system call, the object of the call's
  * descriptor or futex, and the Python frames above. waits.def has the table. All functions are pure.
  */
-#ifndef GF_ENGINE_GPUTIME_WAITS_H
-#define GF_ENGINE_GPUTIME_WAITS_H
+#pragma once
 
 #include "base/pystack.h"
 #include "engine/gputime/shares.h"
@@ -59,5 +58,3 @@ const char *gf_wait_module(const char *file);
  */
 enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_pystack_frame *frames,
                                  size_t count);
-
-#endif

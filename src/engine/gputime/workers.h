@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What worker processes do. */
-#ifndef GF_ENGINE_GPUTIME_WORKERS_H
-#define GF_ENGINE_GPUTIME_WORKERS_H
+#pragma once
 
 #include "base/base.h"
 #include "engine/gputime/python_line.h"
@@ -77,5 +76,3 @@ enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT]
  */
 enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,
                                    uint64_t now, struct gf_python_line *ret_line);
-
-#endif

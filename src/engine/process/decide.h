@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Serves requests for a decision. */
-#ifndef GF_ENGINE_PROCESS_DECIDE_H
-#define GF_ENGINE_PROCESS_DECIDE_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "engine/report/report_data.h"
@@ -35,5 +34,3 @@ enum {
  * no hook waits. May be called on any thread. Keeps errno.
  */
 void gf_requests_serve(unsigned bits);
-
-#endif

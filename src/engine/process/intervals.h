@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each interval logs; starts the sampler. */
-#ifndef GF_ENGINE_PROCESS_INTERVALS_H
-#define GF_ENGINE_PROCESS_INTERVALS_H
+#pragma once
 
 /*
  * Logs what happened in each interval: threads with large delays outside of hooked calls (run-queue
@@ -29,5 +28,3 @@ void gf_intervals_end(void);
 void gf_gpu_time_prepare(void);
 /* Starts the sampler if work was submitted. Called on the library's thread. */
 void gf_gpu_time_start(void);
-
-#endif

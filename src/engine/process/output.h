@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples, report and live report. */
-#ifndef GF_ENGINE_PROCESS_OUTPUT_H
-#define GF_ENGINE_PROCESS_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void gf_output_check(void);
  * file of GPUFEED_REPORT. Called once, on the library's thread.
  */
 void gf_live_start(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files written on short-lived threads. */
-#ifndef GF_ENGINE_PROCESS_OUTPUT_FILES_H
-#define GF_ENGINE_PROCESS_OUTPUT_FILES_H
+#pragma once
 
 #include "engine/report/report_data.h"
 
@@ -51,5 +50,3 @@ void gf_metrics_file_remove(const struct gf_report *report);
  * the start.
  */
 void gf_metrics_file_check(const struct gf_report *report);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine's state, lock and events. */
-#ifndef GF_ENGINE_PROCESS_PROCESS_STATE_H
-#define GF_ENGINE_PROCESS_PROCESS_STATE_H
+#pragma once
 
 #include "abi/engine_api.h"
 #include "base/atomic.h"
@@ -138,5 +137,3 @@ void gf_events_announce_decision(const struct gf_decision *decision);
 
 /* Copies all events so far into the report. */
 void gf_events_collect(struct gf_report *report);
-
-#endif

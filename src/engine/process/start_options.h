@@ -5,8 +5,7 @@
  * process permits, and prints one line for each that it cannot carry out. All functions do nothing
  * unless the user set the option.
  */
-#ifndef GF_ENGINE_PROCESS_START_OPTIONS_H
-#define GF_ENGINE_PROCESS_START_OPTIONS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -19,5 +18,3 @@ void gf_start_options_begin(void);
  * the runtimes keep the number for each thread that is not one of their own. Keeps errno.
  */
 void gf_start_options_openmp(void);
-
-#endif

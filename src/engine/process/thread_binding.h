@@ -3,8 +3,7 @@
  * Sets the masks and memory policies of threads according to the placement in force. All functions
  * keep errno and take no lock.
  */
-#ifndef GF_ENGINE_PROCESS_THREAD_BINDING_H
-#define GF_ENGINE_PROCESS_THREAD_BINDING_H
+#pragma once
 
 #include "base/cpus.h"
 #include "host/bind.h"
@@ -82,5 +81,3 @@ void gf_thread_binding_rescan(void);
  * restores the start mask permanently.
  */
 void gf_thread_binding_widen(bool to_start);
-
-#endif

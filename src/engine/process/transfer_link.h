@@ -3,8 +3,7 @@
  * Connects engine/transfer, which serves copies and pinned memory, to the engine's state, log and
  * report.
  */
-#ifndef GF_ENGINE_PROCESS_TRANSFER_LINK_H
-#define GF_ENGINE_PROCESS_TRANSFER_LINK_H
+#pragma once
 
 #include "abi/transfer_api.h"
 #include "engine/report/transfer_sums.h"
@@ -32,5 +31,3 @@ void gf_transfers_follow(void);
 
 /* Reads the counts for the report. May be called on any thread. Makes no CUDA call. */
 void gf_transfers_read(struct gf_report_transfers *ret);
-
-#endif

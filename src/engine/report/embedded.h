@@ -4,8 +4,7 @@
  * malloc. libgpufeed does not interpose them, so neither the placement nor the heap's statistics
  * cover their memory.
  */
-#ifndef GF_ENGINE_REPORT_EMBEDDED_H
-#define GF_ENGINE_REPORT_EMBEDDED_H
+#pragma once
 
 #include "base/base.h"
 
@@ -32,5 +31,3 @@ struct gf_embedded {
  * this function.
  */
 void gf_embedded_read(struct gf_embedded *embedded);
-
-#endif

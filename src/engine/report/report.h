@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Formats the report as JSON; docs/report.md describes its fields. */
-#ifndef GF_ENGINE_REPORT_REPORT_H
-#define GF_ENGINE_REPORT_REPORT_H
+#pragma once
 
 #include "engine/report/report_data.h"
 
@@ -15,5 +14,3 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size);
 void gf_report_add_sample(struct gf_report *report, const struct gf_report_sample *sample);
 
 const char *gf_report_event_name(enum gf_report_event_kind kind);
-
-#endif

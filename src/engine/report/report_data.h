@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Its data (header). */
-#ifndef GF_ENGINE_REPORT_REPORT_DATA_H
-#define GF_ENGINE_REPORT_REPORT_DATA_H
+#pragma once
 
 #include "abi/engine_api.h"
 #include "abi/heap_api.h"
@@ -158,5 +157,3 @@ struct gf_report {
     void (*step_times)(struct gf_step_times *ret);
     struct gf_copy_wait_source copy_waits;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPU time; the log's activity. */
-#ifndef GF_ENGINE_REPORT_REPORT_GPU_TIME_H
-#define GF_ENGINE_REPORT_REPORT_GPU_TIME_H
+#pragma once
 
 #include "base/json.h"
 #include "engine/gputime/sampler.h"
@@ -22,5 +21,3 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
  * one thread at a time may call this function.
  */
 bool gf_report_activity_put(struct gf_json *json);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Heap and kept memory. */
-#ifndef GF_ENGINE_REPORT_REPORT_MEMORY_H
-#define GF_ENGINE_REPORT_REPORT_MEMORY_H
+#pragma once
 
 #include "base/json.h"
 #include "engine/report/report_data.h"
@@ -26,5 +25,3 @@ void gf_report_memory_put_pages(struct gf_json *json, const char *key,
 uint64_t gf_report_kept_bytes(const struct gf_report *report);
 
 void gf_report_kept_put(struct gf_json *json, const struct gf_report *report);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the report's main numbers as metrics in the text format of Prometheus (abi/formats.h). */
-#ifndef GF_ENGINE_REPORT_REPORT_METRICS_H
-#define GF_ENGINE_REPORT_REPORT_METRICS_H
+#pragma once
 
 #include "engine/report/report_data.h"
 
@@ -10,5 +9,3 @@
 
 /* Writes the metrics into buf. Returns the length of the text; 0 if it does not fit. */
 size_t gf_report_metrics(const struct gf_report *report, char *buf, size_t size);
-
-#endif

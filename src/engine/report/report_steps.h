@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps, stalls, latency. */
-#ifndef GF_ENGINE_REPORT_REPORT_STEPS_H
-#define GF_ENGINE_REPORT_REPORT_STEPS_H
+#pragma once
 
 #include "base/json.h"
 #include "engine/report/report_data.h"
@@ -23,5 +22,3 @@ void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report
 /* Writes the report's sections "stalls", "latency" and "log". */
 
 void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report);
-
-#endif

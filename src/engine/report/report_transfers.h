@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the report's sections about copies and pinned memory: `transfers` and `copy_waits`. */
-#ifndef GF_ENGINE_REPORT_REPORT_TRANSFERS_H
-#define GF_ENGINE_REPORT_REPORT_TRANSFERS_H
+#pragma once
 
 #include "base/json.h"
 #include "engine/report/transfer_sums.h"
@@ -12,5 +11,3 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
 
 /* Copies of pageable memory that waited for earlier work of their own stream. */
 void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines on standard error: placement, stalls, copies. */
-#ifndef GF_ENGINE_REPORT_SUMMARY_H
-#define GF_ENGINE_REPORT_SUMMARY_H
+#pragma once
 
 #include "engine/report/report_data.h"
 #include "engine/report/transfer_sums.h"
@@ -45,5 +44,3 @@ void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, 
 /* Writes a sentence for the log about the waits of a line in an interval, and what helps. */
 void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
                           size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines: GPU time, steps. */
-#ifndef GF_ENGINE_REPORT_SUMMARY_TIME_H
-#define GF_ENGINE_REPORT_SUMMARY_TIME_H
+#pragma once
 
 #include "engine/gputime/sampler.h"
 #include "engine/report/report_data.h"
@@ -22,5 +21,3 @@ void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
 
 /* Returns the words for what the submitting thread did while a GPU had nothing to do. */
 const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);
-
-#endif

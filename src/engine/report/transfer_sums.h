@@ -3,8 +3,7 @@
  * The counts of copies and pinned memory that engine/transfer and the hooks have made, and
  * functions that add them up. The functions have no side effects, and may be called on any thread.
  */
-#ifndef GF_ENGINE_REPORT_TRANSFER_SUMS_H
-#define GF_ENGINE_REPORT_TRANSFER_SUMS_H
+#pragma once
 
 #include "abi/engine_api.h"
 #include "abi/trace_api.h"
@@ -70,5 +69,3 @@ struct gf_small_copies {
 
 /* Adds the counts of a hook. Returns false if no copy was made through the hook. */
 bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hook_counts *counts);
-
-#endif

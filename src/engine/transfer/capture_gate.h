@@ -11,8 +11,7 @@
  * a full queue. A copy never waits for a capture to end: if the gate is closed, the copy issues its
  * DMAs on the ring's stream or is left to the driver. The functions may be called on any thread.
  */
-#ifndef GF_ENGINE_TRANSFER_CAPTURE_GATE_H
-#define GF_ENGINE_TRANSFER_CAPTURE_GATE_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -48,5 +47,3 @@ static inline bool gf_is_capture_error(CUresult result)
             */
            (result == CUDA_ERROR_INVALID_VALUE && gf_captures_begun());
 }
-
-#endif

@@ -6,8 +6,7 @@
  * enters a context while the context may be ending. Once a context has ended, the last call that
  * leaves it runs the functions of gf_context_on_end.
  */
-#ifndef GF_ENGINE_TRANSFER_CONTEXT_H
-#define GF_ENGINE_TRANSFER_CONTEXT_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "abi/transfer_api.h"
@@ -87,5 +86,3 @@ void gf_context_on_end(void (*const ends[])(struct gf_context *context));
  * `visit`. Makes no CUDA call. May be called on any thread.
  */
 void gf_context_each(void (*visit)(void *closure, struct gf_context *context), void *closure);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A helper thread and its rights. */
-#ifndef GF_ENGINE_TRANSFER_HELPER_H
-#define GF_ENGINE_TRANSFER_HELPER_H
+#pragma once
 
 #include "base/base.h"
 #include "config/options.h"
@@ -87,5 +86,3 @@ static inline void gf_pkru_set(uint32_t pkru)
  * (os/permit.h), the last answer for the thread holds.
  */
 bool gf_is_realtime(void);
-
-#endif

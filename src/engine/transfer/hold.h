@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds a stream while the CPU works for a copy. */
-#ifndef GF_ENGINE_TRANSFER_HOLD_H
-#define GF_ENGINE_TRANSFER_HOLD_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "abi/gputime_api.h"
@@ -117,5 +116,3 @@ struct gf_visible_mark {
 bool gf_visible_is_pending(CUstream stream, struct gf_visible_mark *ret);
 /* Called after the calling thread has waited for the stream since gf_visible_is_pending. */
 void gf_visible_waited(const struct gf_visible_mark *mark);
-
-#endif

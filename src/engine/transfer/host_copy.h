@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of bytes by the CPU. */
-#ifndef GF_ENGINE_TRANSFER_HOST_COPY_H
-#define GF_ENGINE_TRANSFER_HOST_COPY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -96,5 +95,3 @@ struct gf_nt_copy_way {
  * processors for which gf_nt_copy calls memcpy.
  */
 const struct gf_nt_copy_way *gf_nt_copy_ways(size_t *ret_count);
-
-#endif

@@ -5,8 +5,7 @@
  * absent page may raise SIGBUS too, but populating the page returns an error instead. So the caller
  * populates a mapping before use. All functions may be called on any thread.
  */
-#ifndef GF_ENGINE_TRANSFER_HUGE_POOL_H
-#define GF_ENGINE_TRANSFER_HUGE_POOL_H
+#pragma once
 
 #include "engine/transfer/range_policy.h"
 
@@ -27,5 +26,3 @@ void *gf_huge_pool_map(size_t bytes, const struct gf_range_policy *policy);
  */
 bool gf_huge_pool_accept(const void *at, size_t bytes, const struct gf_range_policy *policy,
                          int error);
-
-#endif

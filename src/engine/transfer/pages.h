@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages that helpers may touch. */
-#ifndef GF_ENGINE_TRANSFER_PAGES_H
-#define GF_ENGINE_TRANSFER_PAGES_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -142,5 +141,3 @@ bool gf_populate_to(struct gf_populate *populate, const void *until);
 
 /* Populates the pages of a range. False: a page cannot be touched. May be called on any thread. */
 bool gf_populate_pages(const void *at, size_t bytes, bool write);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs, eventcounts, futexes. */
-#ifndef GF_ENGINE_TRANSFER_PIECES_H
-#define GF_ENGINE_TRANSFER_PIECES_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -193,5 +192,3 @@ static inline uint64_t gf_pieces_unclaimed(const struct gf_pieces *job)
     const bool failed = gf_load_relaxed(&job->failed) != GF_PIECE_NONE;
     return next < limit && !failed ? limit - next : 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of helpers. */
-#ifndef GF_ENGINE_TRANSFER_POOL_H
-#define GF_ENGINE_TRANSFER_POOL_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -133,5 +132,3 @@ struct gf_pool;
  */
 uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces,
                                 uint64_t patience_ns);
-
-#endif

@@ -4,8 +4,7 @@
  * memory for a ring. On the copying thread, this work would take a sixth of the time of a process's
  * first copy. The work contains no CUDA call.
  */
-#ifndef GF_ENGINE_TRANSFER_PREPARE_H
-#define GF_ENGINE_TRANSFER_PREPARE_H
+#pragma once
 
 #include "engine/transfer/pool.h"
 #include "engine/transfer/tuning.h"
@@ -49,5 +48,3 @@ void gf_prepare_helpers(struct gf_pool *pool, enum gf_when when);
  * only.
  */
 void gf_prepare_pools(void);
-
-#endif

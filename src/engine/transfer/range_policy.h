@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Policy and node of a range. */
-#ifndef GF_ENGINE_TRANSFER_RANGE_POLICY_H
-#define GF_ENGINE_TRANSFER_RANGE_POLICY_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -66,5 +65,3 @@ void gf_range_policy_headroom(const struct gf_range_policy *policy, struct gf_he
  * query fails.
  */
 int gf_range_node_read(const void *at, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts, messages and bounded locks of transfer. */
-#ifndef GF_ENGINE_TRANSFER_SETUP_H
-#define GF_ENGINE_TRANSFER_SETUP_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "abi/gputime_api.h"
@@ -111,5 +110,3 @@ static inline bool gf_timed_lock(pthread_mutex_t *lock)
     }
     return false;
 }
-
-#endif

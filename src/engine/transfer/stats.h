@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counters for the report. */
-#ifndef GF_ENGINE_TRANSFER_STATS_H
-#define GF_ENGINE_TRANSFER_STATS_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -239,5 +238,3 @@ extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
  * slightly different times.
  */
 void gf_pinned_stats_read(struct gf_pinned_stats *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * The constants of src/engine/transfer that were chosen by measurements. Sizes are in bytes,
  * durations in nanoseconds. The measurements are in bench/NOTES.md.
  */
-#ifndef GF_ENGINE_TRANSFER_TUNING_H
-#define GF_ENGINE_TRANSFER_TUNING_H
+#pragma once
 
 #define GF_KIB(n) ((size_t)(n) << 10)
 #define GF_MIB(n) ((size_t)(n) << 20)
@@ -349,5 +348,3 @@
  */
 #define GF_TUNE_RING_SHORT_NS UINT64_C(1000000000)
 #define GF_TUNE_RING_LOOK_NS UINT64_C(10000000)
-
-#endif

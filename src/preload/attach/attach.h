@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads the engine, calls it, opens the log. */
-#ifndef GF_PRELOAD_ATTACH_ATTACH_H
-#define GF_PRELOAD_ATTACH_ATTACH_H
+#pragma once
 
 #include "abi/engine_api.h"
 #include "base/base.h"
@@ -77,5 +76,3 @@ static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_en
         gf_engine_call_end(ret);
     return ret->engine->transfer;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts by hook and thread. */
-#ifndef GF_PRELOAD_ATTACH_COUNTERS_H
-#define GF_PRELOAD_ATTACH_COUNTERS_H
+#pragma once
 
 #include "abi/engine_api.h"
 #include "abi/gputime_api.h"
@@ -194,5 +193,3 @@ static inline void gf_count_large(enum gf_hook hook, uint64_t bytes, bool offere
 
 /* gf_preload.each_hook */
 void gf_counters_each(gf_hook_counts_fn *fn, void *closure);
-
-#endif

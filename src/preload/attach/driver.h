@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loaded driver and shims. */
-#ifndef GF_PRELOAD_ATTACH_DRIVER_H
-#define GF_PRELOAD_ATTACH_DRIVER_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -69,5 +68,3 @@ void gf_driver_pin(void);
 
 /* Whether an address is in libcuda or in the shim. */
 bool gf_driver_contains(const void *address);
-
-#endif

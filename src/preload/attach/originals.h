@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Libc's originals; a second copy of the library. */
-#ifndef GF_PRELOAD_ATTACH_ORIGINALS_H
-#define GF_PRELOAD_ATTACH_ORIGINALS_H
+#pragma once
 
 #include "base/base.h"
 #include "base/symbols.h"
@@ -60,5 +59,3 @@ bool gf_duplicate_load_passes(void);
 
 /* Whether another copy follows this one in search order. Returns the files of both copies. */
 bool gf_duplicate_load_find(struct gf_symbol *ret_this, struct gf_symbol *ret_second);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Submitted work, open captures. */
-#ifndef GF_PRELOAD_ATTACH_SUBMISSIONS_H
-#define GF_PRELOAD_ATTACH_SUBMISSIONS_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "abi/gputime_api.h"
@@ -242,5 +241,3 @@ struct gf_unlisted {
 /* Returns NULL if the thread may try to list the stream. stream: not 0. */
 const struct gf_unlisted *gf_unlisted_find(CUstream stream, unsigned epoch);
 void gf_unlisted_add(CUstream stream, unsigned epoch, int device);
-
-#endif

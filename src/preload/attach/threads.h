@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and their class. */
-#ifndef GF_PRELOAD_ATTACH_THREADS_H
-#define GF_PRELOAD_ATTACH_THREADS_H
+#pragma once
 
 #include "abi/engine_api.h"
 
@@ -39,5 +38,3 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
 
 /* Starts a detached thread of this library, with all signals blocked. Returns an errno value. */
 int gf_thread_start_own(void *(*run)(void *), void *arg);
-
-#endif

@@ -3,8 +3,7 @@
  * Selects the jemalloc arena that a thread allocates from. These functions do nothing if another
  * allocator serves malloc.
  */
-#ifndef GF_PRELOAD_HEAP_ARENAS_H
-#define GF_PRELOAD_HEAP_ARENAS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -30,5 +29,3 @@ void gf_arenas_share_main(void);
 
 /* Called in a forked child. Resets the lock, which a thread of the parent may have held. */
 void gf_arenas_in_child(void);
-
-#endif

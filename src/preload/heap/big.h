@@ -10,8 +10,7 @@
  *
  * Unless a comment says otherwise, the functions change errno only as malloc and realloc may.
  */
-#ifndef GF_PRELOAD_HEAP_BIG_H
-#define GF_PRELOAD_HEAP_BIG_H
+#pragma once
 
 #include "preload/heap/big_pool.h"
 #include "preload/heap/jemalloc.h"
@@ -42,5 +41,3 @@ static inline bool gf_big_may_own(const void *block)
 
 /* Bytes in live blocks of the store. */
 uint64_t gf_big_live(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kept mappings of big blocks, and their system calls. */
-#ifndef GF_PRELOAD_HEAP_BIG_POOL_H
-#define GF_PRELOAD_HEAP_BIG_POOL_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "base/base.h"
@@ -74,5 +73,3 @@ void gf_pool_put(uintptr_t start, size_t size);
  * it unmapped; 0 if the pool is empty. The caller holds no lock.
  */
 size_t gf_pool_drop(uint64_t most);
-
-#endif

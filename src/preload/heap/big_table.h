@@ -4,8 +4,7 @@
  * It is read and written without a lock; the owner of a block changes the block's word. The functions
  * keep errno.
  */
-#ifndef GF_PRELOAD_HEAP_BIG_TABLE_H
-#define GF_PRELOAD_HEAP_BIG_TABLE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -33,5 +32,3 @@ bool gf_big_add_part(uintptr_t start, gf_big_word *part);
  * the table still lists the block. The kernel may give its addresses to jemalloc.
  */
 void gf_big_forget(uintptr_t start, size_t size);
-
-#endif

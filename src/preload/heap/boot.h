@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A static pool for calls that come too early for any allocator: see boot.c. */
-#ifndef GF_PRELOAD_HEAP_BOOT_H
-#define GF_PRELOAD_HEAP_BOOT_H
+#pragma once
 
 #include "preload/heap/family.h"
 
@@ -24,5 +23,3 @@ bool gf_boot_owns(const void *block);
 size_t gf_boot_size(const void *block);
 /* Whether the pool ever returned a block. */
 bool gf_boot_used(void);
-
-#endif

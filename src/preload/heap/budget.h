@@ -13,8 +13,7 @@
  * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
  * Concurrent updates may make a peak or a rise slightly too small.
  */
-#ifndef GF_PRELOAD_HEAP_BUDGET_H
-#define GF_PRELOAD_HEAP_BUDGET_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -93,5 +92,3 @@ uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns);
 
 /* By how many bytes the heap exceeds that, without those of the user's MALLOC_CONF. */
 uint64_t gf_budget_excess(struct gf_budget *budget, uint64_t now_ns);
-
-#endif

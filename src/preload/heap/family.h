@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jemalloc's malloc family with glibc's semantics. */
-#ifndef GF_PRELOAD_HEAP_FAMILY_H
-#define GF_PRELOAD_HEAP_FAMILY_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "base/base.h"
@@ -67,5 +66,3 @@ static inline size_t gf_jemalloc_usable_size(void *block)
 {
     return gf_big_may_own(block) ? gf_big_usable_size(block) : je_malloc_usable_size(block);
 }
-
-#endif

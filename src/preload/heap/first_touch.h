@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Page faults of new blocks, huge pages. */
-#ifndef GF_PRELOAD_HEAP_FIRST_TOUCH_H
-#define GF_PRELOAD_HEAP_FIRST_TOUCH_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "base/base.h"
@@ -85,5 +84,3 @@ GF_COLD void gf_first_touch_freed(void *start, size_t size, size_t block);
 
 /* gf_heap_ops.first_touch */
 void gf_first_touch_read(struct gf_heap_first_touch *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Protects the heap's locks when the process forks and when fork handlers are registered. */
-#ifndef GF_PRELOAD_HEAP_FORK_H
-#define GF_PRELOAD_HEAP_FORK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -34,5 +33,3 @@ int gf_fork_keep_early(void (*prepare)(void), void (*parent)(void), void (*child
  * its own handlers.
  */
 void gf_fork_register_early(void);
-
-#endif

@@ -3,8 +3,7 @@
  * Decides whether the embedded jemalloc or the program's own allocator serves malloc, starts
  * jemalloc, and provides struct gf_heap_ops for the engine (abi/heap_api.h).
  */
-#ifndef GF_PRELOAD_HEAP_HEAP_H
-#define GF_PRELOAD_HEAP_HEAP_H
+#pragma once
 
 #include "abi/heap_api.h"
 
@@ -24,5 +23,3 @@ void gf_heap_limit(int resource, uint64_t soft);
 
 /* Returns the heap's functions for the engine. May be called on any thread, after gf_heap_init. */
 const struct gf_heap_ops *gf_heap_ops(void);
-
-#endif

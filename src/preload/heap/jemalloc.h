@@ -4,8 +4,7 @@
  * gives them. jemalloc's sources document them: github.com/jemalloc/jemalloc, release 5.3.0.
  * jemalloc.syms lists the functions and variables that are private to jemalloc.
  */
-#ifndef GF_PRELOAD_HEAP_JEMALLOC_H
-#define GF_PRELOAD_HEAP_JEMALLOC_H
+#pragma once
 
 #include "base/base.h"
 
@@ -72,5 +71,3 @@ void je_arena_nthreads_dec(void *arena, bool internal);
 /* The default of tcache_nslots_large; jemalloc_replaced.c lowers it for the larger classes. */
 #define GF_JEMALLOC_LARGE_SLOTS 8
 #define GF_ARENAS_ALL "4096" /* MALLCTL_ARENAS_ALL */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MALLOC_CONF and heap profiling. */
-#ifndef GF_PRELOAD_HEAP_JEMALLOC_CONF_H
-#define GF_PRELOAD_HEAP_JEMALLOC_CONF_H
+#pragma once
 
 #include <sys/types.h>
 #include <unwind.h>
@@ -51,5 +50,3 @@ _Unwind_Ptr gf_heap_unwind_ip(struct _Unwind_Context *context);
  * pthread_create.
  */
 void *gf_heap_dlsym(void *handle, const char *name);
-
-#endif

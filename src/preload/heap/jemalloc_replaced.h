@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of jemalloc that are replaced. */
-#ifndef GF_PRELOAD_HEAP_JEMALLOC_REPLACED_H
-#define GF_PRELOAD_HEAP_JEMALLOC_REPLACED_H
+#pragma once
 
 #include "base/base.h"
 
@@ -42,5 +41,3 @@ void gf_evict(uint64_t bytes);
  * May change errno.
  */
 void gf_overrides_zero(void *start, size_t size);
-
-#endif

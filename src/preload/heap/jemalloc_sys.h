@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jemalloc's system calls. */
-#ifndef GF_PRELOAD_HEAP_JEMALLOC_SYS_H
-#define GF_PRELOAD_HEAP_JEMALLOC_SYS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -45,5 +44,3 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
 int gf_heap_munmap(void *address, size_t size);
 int gf_heap_madvise(void *address, size_t size, int advice);
 int gf_heap_mprotect(void *address, size_t size, int protection);
-
-#endif

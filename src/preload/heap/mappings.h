@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mapped ranges and their policy. */
-#ifndef GF_PRELOAD_HEAP_MAPPINGS_H
-#define GF_PRELOAD_HEAP_MAPPINGS_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "base/atomic.h"
@@ -91,5 +90,3 @@ bool gf_mappings_fit_writable(size_t size);
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes);
 uint64_t gf_mappings_refused(void);
 size_t gf_mappings_ranges(struct gf_range *ret, size_t cap);
-
-#endif

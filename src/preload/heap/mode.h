@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mode of the heap: which allocator serves malloc in this process. */
-#ifndef GF_PRELOAD_HEAP_MODE_H
-#define GF_PRELOAD_HEAP_MODE_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "config/options.h"
@@ -54,5 +53,3 @@ struct gf_mode_facts {
  */
 enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,
                                  const char **ret_reason);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program's own allocator, plain and timed. */
-#ifndef GF_PRELOAD_HEAP_PASSTHROUGH_H
-#define GF_PRELOAD_HEAP_PASSTHROUGH_H
+#pragma once
 
 #include "preload/heap/family.h"
 
@@ -41,5 +40,3 @@ void gf_timed_passthrough_prepare(void);
 
 /* Starts timing. This is gf_heap_ops.time_passthrough. Idempotent. May be called on any thread. */
 void gf_timed_passthrough_start(void);
-
-#endif

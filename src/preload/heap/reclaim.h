@@ -4,8 +4,7 @@
  * mappings are unmapped, the oldest of each first. If the program has just freed one kind of memory,
  * the other kind goes first.
  */
-#ifndef GF_PRELOAD_HEAP_RECLAIM_H
-#define GF_PRELOAD_HEAP_RECLAIM_H
+#pragma once
 
 #include "abi/heap_api.h"
 #include "preload/heap/budget.h"
@@ -55,5 +54,3 @@ void gf_reclaim_read(struct gf_heap_retained *ret);
 void gf_reclaim_watch(void (*wake)(void), uint64_t headroom);
 void gf_reclaim_purge(void);
 void gf_reclaim_unused(void);
-
-#endif

@@ -4,8 +4,7 @@
  * gf_heap_mode_sampled, whose functions time each call. At other times sampling costs nothing,
  * because each call tests the mode anyway.
  */
-#ifndef GF_PRELOAD_HEAP_SAMPLE_H
-#define GF_PRELOAD_HEAP_SAMPLE_H
+#pragma once
 
 #include "preload/heap/family.h"
 
@@ -17,5 +16,3 @@ void gf_sample_start(unsigned calls);
 
 /* Returns the functions that serve malloc in the mode gf_heap_mode_sampled. */
 const struct gf_family *gf_sample_family(void);
-
-#endif

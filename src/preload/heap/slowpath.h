@@ -6,8 +6,7 @@
  * lasts as long as the thread's outermost frame. The call's clock starts at its first slow part. No
  * function here allocates, takes a lock or changes errno.
  */
-#ifndef GF_PRELOAD_HEAP_SLOWPATH_H
-#define GF_PRELOAD_HEAP_SLOWPATH_H
+#pragma once
 
 #include "base/base.h"
 
@@ -122,5 +121,3 @@ void gf_slowpath_end(const struct gf_slowpath_mark *mark, enum gf_slowpath_part 
  */
 bool gf_slowpath_enter(enum gf_slowpath_call call, size_t size, size_t work);
 void gf_slowpath_leave(const void *block);
-
-#endif

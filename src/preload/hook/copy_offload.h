@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offers copies to the engine, for all copy hooks. */
-#ifndef GF_PRELOAD_HOOK_COPY_OFFLOAD_H
-#define GF_PRELOAD_HOOK_COPY_OFFLOAD_H
+#pragma once
 
 #include "preload/attach/attach.h"
 #include "preload/hook/driver_call.h"
@@ -96,5 +95,3 @@ static inline CUresult gf_copy_is_visible(const struct gf_copy_call *call, CUres
     GF_SUBMIT((call).stream, gf_work_copy,                                                         \
               GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes,                               \
                         gf_copy_is_idle((call).stream), copy))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pure: batches and contiguous copies. */
-#ifndef GF_PRELOAD_HOOK_COPY_SHAPES_H
-#define GF_PRELOAD_HOOK_COPY_SHAPES_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "abi/transfer_api.h"
@@ -68,5 +67,3 @@ void gf_batch_single(const struct gf_batch *batch, size_t member, struct gf_sing
  */
 bool gf_linear_copy_2d(const CUDA_MEMCPY2D *block, struct gf_copy_call *ret);
 bool gf_linear_copy_3d(const CUDA_MEMCPY3D *block, struct gf_copy_call *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frame of a hook of the driver. */
-#ifndef GF_PRELOAD_HOOK_DRIVER_CALL_H
-#define GF_PRELOAD_HOOK_DRIVER_CALL_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "preload/attach/counters.h"
@@ -211,5 +210,3 @@ static inline CUresult gf_submit_visible(CUstream stream, CUresult result)
         return gf_submit_visible(stream_, GF_SUBMIT(stream_, work, real arguments));               \
     }                                                                                              \
     GF_ENTRY(symbol)
-
-#endif

@@ -5,8 +5,7 @@
  * stores the target: the hook, or with GPUFEED=off the original. Before the loader has relocated
  * this library, a call jumps to the next definition, and stores nothing.
  */
-#ifndef GF_PRELOAD_HOOK_ENTRY_H
-#define GF_PRELOAD_HOOK_ENTRY_H
+#pragma once
 
 /*
  * Kinds of entries, by their target. GF_ENTRY_HOOK: with GPUFEED=off, and in a second copy of this
@@ -33,6 +32,4 @@ struct gf_entry {
  * loader's lock, inside malloc and in a forked child.
  */
 void *gf_entry_open(const struct gf_entry *entry);
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Timed calls of the driver. */
-#ifndef GF_PRELOAD_HOOK_TIMED_CALL_H
-#define GF_PRELOAD_HOOK_TIMED_CALL_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "preload/attach/counters.h"
@@ -68,5 +67,3 @@ bool gf_copy_is_idle(CUstream stream);
         gf_stall_end(&mark_, kind, name, size, NULL);                                              \
         timed_;                                                                                    \
     })
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The exported functions of the malloc family that libc's headers do not declare. */
-#ifndef GF_PRELOAD_MALLOC_EXPORTS_H
-#define GF_PRELOAD_MALLOC_EXPORTS_H
+#pragma once
 
 #include <malloc.h>
 #include <stdlib.h>
@@ -12,5 +11,3 @@ void free_aligned_sized(void *block, size_t alignment, size_t size);
 
 #define GF_FAMILY_ALIAS(alias, name, type, parameters, arguments) type alias parameters;
 #include "abi/family.def"
-
-#endif

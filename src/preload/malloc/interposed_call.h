@@ -6,12 +6,9 @@
  * blocks are passed to those of this library. Do not call these functions before the loader has
  * relocated this object.
  */
-#ifndef GF_PRELOAD_MALLOC_INTERPOSED_CALL_H
-#define GF_PRELOAD_MALLOC_INTERPOSED_CALL_H
+#pragma once
 
 #include <stddef.h>
 
 void *gf_interposed_realloc(void *block, size_t size);
 void gf_interposed_free(void *block);
-
-#endif

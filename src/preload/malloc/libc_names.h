@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The malloc family in libc's own symbol table. */
-#ifndef GF_PRELOAD_MALLOC_LIBC_NAMES_H
-#define GF_PRELOAD_MALLOC_LIBC_NAMES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -16,5 +15,3 @@ bool gf_libc_names_prepare(void);
 
 /* Whether `name` is one of these functions. */
 bool gf_libc_names_contain(const char *name);
-
-#endif

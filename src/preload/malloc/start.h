@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the library. */
-#ifndef GF_PRELOAD_MALLOC_START_H
-#define GF_PRELOAD_MALLOC_START_H
+#pragma once
 
 #include "base/base.h"
 #include "config/options.h"
@@ -54,5 +53,3 @@ void gf_start_watch(const struct gf_options *options);
  * (os/permit.h) the process may make, and allows the heap to make them.
  */
 void gf_start_probes(unsigned wanted);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cause of a slow call; counts by cause. */
-#ifndef GF_PRELOAD_TRACE_CAUSE_H
-#define GF_PRELOAD_TRACE_CAUSE_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "os/pressure.h"
@@ -60,5 +59,3 @@ void gf_stall_count_move(enum gf_cause from, enum gf_cause to, uint64_t us);
 
 /* Returns the stalls until now by cause, of this process and of children that share the counts. */
 void gf_stall_counts(struct gf_stall_count ret[GF_CAUSE_COUNT]);
-
-#endif

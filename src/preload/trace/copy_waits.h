@@ -7,8 +7,7 @@
  * No function here allocates, takes a lock, reads the clock for a wait below the threshold, or
  * changes errno. The functions may be called on any thread.
  */
-#ifndef GF_PRELOAD_TRACE_COPY_WAITS_H
-#define GF_PRELOAD_TRACE_COPY_WAITS_H
+#pragma once
 
 #include "abi/trace_api.h"
 
@@ -35,5 +34,3 @@ void gf_copy_waits_forget(void);
 
 /* gf_preload.copy_waits */
 void gf_copy_waits_read(struct gf_copy_waits *ret);
-
-#endif

@@ -4,8 +4,7 @@
  * table, and never beyond the given bounds, so a damaged table does no harm. No function here takes
  * a lock or allocates. The functions may be called on any thread, also inside malloc.
  */
-#ifndef GF_PRELOAD_TRACE_DWARF_H
-#define GF_PRELOAD_TRACE_DWARF_H
+#pragma once
 
 #include "base/base.h"
 
@@ -104,5 +103,3 @@ static inline uintptr_t gf_dwarf_strip(uintptr_t address)
     return address;
 #endif
 }
-
-#endif

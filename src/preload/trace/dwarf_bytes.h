@@ -3,8 +3,7 @@
  * Reads numbers of an unwind table. A read beyond the table's end returns zeros and sets `failed`,
  * which the caller checks at the end.
  */
-#ifndef GF_PRELOAD_TRACE_DWARF_BYTES_H
-#define GF_PRELOAD_TRACE_DWARF_BYTES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -88,5 +87,3 @@ static inline int64_t gf_bytes_sleb(struct gf_bytes *bytes)
 {
     return (int64_t)gf_bytes_leb(bytes, true);
 }
-
-#endif

@@ -11,8 +11,7 @@
  * No function here allocates, is a cancellation point or changes errno. A function waits only if
  * its comment says so.
  */
-#ifndef GF_PRELOAD_TRACE_JOURNAL_H
-#define GF_PRELOAD_TRACE_JOURNAL_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "preload/trace/line_slots.h"
@@ -75,5 +74,3 @@ void gf_journal_finish(void);
 void gf_journal_before_exit(void (*last)(void));
 
 void gf_journal_count(struct gf_journal_count *ret);
-
-#endif

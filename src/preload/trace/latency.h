@@ -4,8 +4,7 @@
  * two buckets. The table has a fixed size. The functions take no lock, and may be called on any
  * thread, also inside malloc. A forked child starts with its parent's counts.
  */
-#ifndef GF_PRELOAD_TRACE_LATENCY_H
-#define GF_PRELOAD_TRACE_LATENCY_H
+#pragma once
 
 #include "abi/trace_api.h"
 
@@ -20,5 +19,3 @@ void gf_latency_add_max(enum gf_timed kind, size_t size, uint64_t ns);
 
 /* Calls fn with the sums over all threads (tid -1), then with each thread's rows. */
 void gf_latency_each(gf_latency_fn *fn, void *closure);
-
-#endif

@@ -7,8 +7,7 @@
  * The code uses the __atomic_* builtins (base/atomic.h). It takes no lock and allocates nothing.
  * The functions may be called on any thread, also inside malloc and in a forked child.
  */
-#ifndef GF_PRELOAD_TRACE_LINE_SLOTS_H
-#define GF_PRELOAD_TRACE_LINE_SLOTS_H
+#pragma once
 
 #include "base/json.h"
 #include "preload/trace/cause.h"
@@ -104,5 +103,3 @@ void gf_line_slots_count_dropped(struct gf_line_slots *slots);
 uint64_t gf_line_slots_report(struct gf_line_slots *slots);
 /* Undoes gf_line_slots_report if the caller could not report the lines. */
 void gf_line_slots_unreport(struct gf_line_slots *slots, uint64_t count);
-
-#endif

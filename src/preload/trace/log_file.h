@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The log's file and first line. */
-#ifndef GF_PRELOAD_TRACE_LOG_FILE_H
-#define GF_PRELOAD_TRACE_LOG_FILE_H
+#pragma once
 
 #include "base/base.h"
 #include "base/json.h"
@@ -38,5 +37,3 @@ void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_
 
 /* Returns the program's path, as the header contains it. May be called on any thread. */
 const char *gf_log_header_program(void);
-
-#endif

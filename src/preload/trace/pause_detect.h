@@ -5,8 +5,7 @@
  * signals blocked. A pause interrupts that thread's wait, or adds a context switch that the
  * thread's own waits do not explain.
  */
-#ifndef GF_PRELOAD_TRACE_PAUSE_DETECT_H
-#define GF_PRELOAD_TRACE_PAUSE_DETECT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -44,5 +43,3 @@ struct gf_pause_span {
 };
 /* Pure function: compares an interval with a single recorded pause. */
 enum gf_pause gf_pause_judge(const struct gf_pause_span *span, uint64_t start_ns, uint64_t end_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * Reads the calling thread's Python frames. The GIL is not needed for this, because only the thread
  * itself changes its frames.
  */
-#ifndef GF_PRELOAD_TRACE_PYTHON_H
-#define GF_PRELOAD_TRACE_PYTHON_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "base/pystack.h"
@@ -35,5 +34,3 @@ uintptr_t gf_python_thread_state(void);
  * interpreter was unloaded. May be called on any thread.
  */
 bool gf_python_describe(struct gf_python *ret);
-
-#endif

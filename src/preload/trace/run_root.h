@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process that run started; message starts. */
-#ifndef GF_PRELOAD_TRACE_RUN_ROOT_H
-#define GF_PRELOAD_TRACE_RUN_ROOT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -37,5 +36,3 @@ void gf_run_root_initialised(int result);
 
 /* Sets a function that returns whether the process has had a context. It is called at exit. */
 void gf_run_root_ask(bool (*has_context)(void));
-
-#endif

@@ -4,8 +4,7 @@
  * logged. No function here allocates, takes a lock or changes errno. The functions may be called on
  * any thread.
  */
-#ifndef GF_PRELOAD_TRACE_STALL_H
-#define GF_PRELOAD_TRACE_STALL_H
+#pragma once
 
 #include "preload/trace/cause.h"
 #include "preload/trace/latency.h"
@@ -55,5 +54,3 @@ void gf_stall_query_done(struct gf_stall_mark *mark, bool idle);
 /* block: the host memory that the driver call allocated or got as an argument, or NULL. */
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,
                   size_t size, const void *block);
-
-#endif

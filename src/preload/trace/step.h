@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marked steps. */
-#ifndef GF_PRELOAD_TRACE_STEP_H
-#define GF_PRELOAD_TRACE_STEP_H
+#pragma once
 
 #include "abi/trace_api.h"
 #include "base/base.h"
@@ -42,5 +41,3 @@ uint64_t gf_step_current(void);
  * fork.
  */
 void gf_step_count(struct gf_step_count *ret);
-
-#endif

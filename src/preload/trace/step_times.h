@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Durations of steps. */
-#ifndef GF_PRELOAD_TRACE_STEP_TIMES_H
-#define GF_PRELOAD_TRACE_STEP_TIMES_H
+#pragma once
 
 #include "abi/trace_api.h"
 
@@ -79,5 +78,3 @@ void gf_step_times_publish(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FAC
 
 /* source is gf_step_none if no event repeats evenly enough. */
 void gf_step_times_read(struct gf_step_times *ret);
-
-#endif

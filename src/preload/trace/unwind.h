@@ -14,8 +14,7 @@
  * not position-independent. The measurements are in bench/NOTES.md, "Unwinding". The tests use
  * libunwind and libgcc as references (tests/unwind).
  */
-#ifndef GF_PRELOAD_TRACE_UNWIND_H
-#define GF_PRELOAD_TRACE_UNWIND_H
+#pragma once
 
 #include "preload/trace/dwarf.h"
 
@@ -76,5 +75,3 @@ typedef size_t gf_unwind_peek(uintptr_t address, void *ret, size_t size);
  */
 void gf_unwind_stopped(const struct gf_dwarf_frame *first, gf_unwind_peek *peek,
                        struct gf_stack *ret, void *scratch);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Remedies and notes. */
-#ifndef GF_TOOLS_ANSWER_ADVICE_H
-#define GF_TOOLS_ANSWER_ADVICE_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -16,5 +15,3 @@ void gf_advice_say(struct gf_answer *answer);
 
 /* Adds the notes to the answer. */
 void gf_notes_say(struct gf_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers with units, lists of sentences. */
-#ifndef GF_TOOLS_ANSWER_AMOUNT_H
-#define GF_TOOLS_ANSWER_AMOUNT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -34,5 +33,3 @@ struct gf_lines {
 /* Adds a sentence, unless the list already contains it. */
 void gf_lines_add(struct gf_lines *lines, const char *format, ...) GF_PRINTF(2, 3);
 void gf_lines_free(struct gf_lines *lines);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The answer to "what did the program and its GPU wait for?". Each output format prints it. */
-#ifndef GF_TOOLS_ANSWER_ANSWER_H
-#define GF_TOOLS_ANSWER_ANSWER_H
+#pragma once
 
 #include "tools/answer/amount.h"
 #include "tools/job/job.h"
@@ -59,5 +58,3 @@ struct gf_answer {
 void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
                     struct gf_answer *ret);
 void gf_answer_free(struct gf_answer *answer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_ANSWER_ANSWER_JSON_H
-#define GF_TOOLS_ANSWER_ANSWER_JSON_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -9,5 +8,3 @@
  * gf_answer_print. The caller drops the reference. Returns NULL if memory is short.
  */
 json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by);
-
-#endif

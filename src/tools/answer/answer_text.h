@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_ANSWER_ANSWER_TEXT_H
-#define GF_TOOLS_ANSWER_ANSWER_TEXT_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -11,5 +10,3 @@
  * at most `top` rows. If `by` is not GF_BY_COUNT, prints only the table by this property.
  */
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
-
-#endif

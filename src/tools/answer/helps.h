@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_ANSWER_HELPS_H
-#define GF_TOOLS_ANSWER_HELPS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -27,5 +26,3 @@ const char *gf_reason_help(const char *reason);
 const char *gf_state_words(const char *state);
 const char *gf_host_words(const char *cause);
 const char *gf_host_help(const char *cause);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ranks that differ from the others. */
-#ifndef GF_TOOLS_ANSWER_RANK_COMPARE_H
-#define GF_TOOLS_ANSWER_RANK_COMPARE_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -12,5 +11,3 @@
  * excess_s in the table, and answer->slow_rank. Needs at least two ranks.
  */
 void gf_rank_compare(struct gf_answer *answer);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_ANSWER_SENTENCES_H
-#define GF_TOOLS_ANSWER_SENTENCES_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -16,5 +15,3 @@ void gf_verdict_say(struct gf_answer *answer);
  * 08:56:09".
  */
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sentence about processes that stand still (docs/log.md#standstill). */
-#ifndef GF_TOOLS_ANSWER_STANDING_H
-#define GF_TOOLS_ANSWER_STANDING_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -10,5 +9,3 @@
  * long, and where, grouped by ranks. Returns false if none did.
  */
 bool gf_standing_say(struct gf_answer *answer);
-
-#endif

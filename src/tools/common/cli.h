@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exit codes, errors, flags. */
-#ifndef GF_TOOLS_COMMON_CLI_H
-#define GF_TOOLS_COMMON_CLI_H
+#pragma once
 
 #include "base/base.h"
 
@@ -81,5 +80,3 @@ const char *gf_flags_operand(struct gf_flags *reader);
 
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
-
-#endif

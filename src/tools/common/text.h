@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text for terminal, shell, JSON. */
-#ifndef GF_TOOLS_COMMON_TEXT_H
-#define GF_TOOLS_COMMON_TEXT_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ static inline json_t *gf_json_text(const char *text)
     json_t *string = text && *text ? json_string(text) : NULL;
     return string ? string : json_null();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two arms of a comparison: the environment variables of their runs. */
-#ifndef GF_TOOLS_COMPARE_ARM_H
-#define GF_TOOLS_COMPARE_ARM_H
+#pragma once
 
 #include "base/base.h"
 
@@ -29,5 +28,3 @@ int gf_arms_add(struct gf_arms *arms, const char *text);
  * an error if there is only one arm.
  */
 int gf_arms_finish(struct gf_arms *arms);
-
-#endif

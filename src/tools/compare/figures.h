@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures of reports (docs/report.md) that show where time was spent. */
-#ifndef GF_TOOLS_COMPARE_FIGURES_H
-#define GF_TOOLS_COMPARE_FIGURES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -43,5 +42,3 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
  * last row.
  */
 struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
-
-#endif

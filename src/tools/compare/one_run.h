@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of the command; interrupts. */
-#ifndef GF_TOOLS_COMPARE_ONE_RUN_H
-#define GF_TOOLS_COMPARE_ONE_RUN_H
+#pragma once
 
 #include "base/base.h"
 #include "tools/compare/arm.h"
@@ -32,5 +31,3 @@ struct gf_one_run {
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
                struct gf_one_run *ret);
-
-#endif

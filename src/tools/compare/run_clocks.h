@@ -3,8 +3,7 @@
  * Clocks and temperatures of the machine's GPUs while a command runs. A thread reads them by NVML
  * twice per second, and skips idle GPUs.
  */
-#ifndef GF_TOOLS_COMPARE_RUN_CLOCKS_H
-#define GF_TOOLS_COMPARE_RUN_CLOCKS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -25,5 +24,3 @@ void gf_gpu_clock_end(struct gf_gpu_clock *add);
 
 /* Adds `more`. */
 void gf_gpu_clock_add(struct gf_gpu_clock *clock, const struct gf_gpu_clock *more);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pairs of runs and their ratio. */
-#ifndef GF_TOOLS_COMPARE_TRIAL_H
-#define GF_TOOLS_COMPARE_TRIAL_H
+#pragma once
 
 #include "base/base.h"
 #include "tools/compare/arm.h"
@@ -56,5 +55,3 @@ struct gf_trial {
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
                  struct gf_trial *ret);
 void gf_trial_free(struct gf_trial *trial);
-
-#endif

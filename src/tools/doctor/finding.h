@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A check's input and findings. */
-#ifndef GF_TOOLS_DOCTOR_FINDING_H
-#define GF_TOOLS_DOCTOR_FINDING_H
+#pragma once
 
 #include "config/options.h"
 #include "tools/topo/topo.h"
@@ -128,5 +127,3 @@ typedef void gf_check(const struct gf_check_input *input, struct gf_findings *re
 
 #define GF_CHECK(token, name, reads, why, page, ...) gf_check gf_check_##token;
 #include "tools/doctor/checks.def"
-
-#endif

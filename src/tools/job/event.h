@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of a log. */
-#ifndef GF_TOOLS_JOB_EVENT_H
-#define GF_TOOLS_JOB_EVENT_H
+#pragma once
 
 #include "tools/job/scan.h"
 
@@ -105,5 +104,3 @@ bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, siz
                          struct gf_span *ret);
 
 void gf_line_reader_end(struct gf_line_reader *reader);
-
-#endif

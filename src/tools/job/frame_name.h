@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of frames. */
-#ifndef GF_TOOLS_JOB_FRAME_NAME_H
-#define GF_TOOLS_JOB_FRAME_NAME_H
+#pragma once
 
 #include "base/base.h"
 #include "tools/job/scan.h"
@@ -52,5 +51,3 @@ struct gf_python_text {
 
 /* Reads a Python frame of a log. Missing members are "" or 0. Control characters are replaced. */
 void gf_frame_python(struct gf_span frame, struct gf_python_text *ret);
-
-#endif

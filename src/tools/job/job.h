@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job, restricted. */
-#ifndef GF_TOOLS_JOB_JOB_H
-#define GF_TOOLS_JOB_JOB_H
+#pragma once
 
 #include "tools/job/text_pool.h"
 
@@ -179,5 +178,3 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
  */
 bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
                             size_t size);
-
-#endif

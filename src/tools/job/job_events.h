@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adds lines of a log to a job. */
-#ifndef GF_TOOLS_JOB_JOB_EVENTS_H
-#define GF_TOOLS_JOB_JOB_EVENTS_H
+#pragma once
 
 #include "tools/job/event.h"
 #include "tools/job/job.h"
@@ -27,5 +26,3 @@ uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
 void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event);
 
 void gf_job_log_free(struct gf_job_log *log);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON reports of processes (docs/report.md), and the numbers in them. */
-#ifndef GF_TOOLS_JOB_PROCESS_REPORT_H
-#define GF_TOOLS_JOB_PROCESS_REPORT_H
+#pragma once
 
 #include "tools/job/job.h"
 #include "tools/job/scan.h"
@@ -43,5 +42,3 @@ const char *gf_report_text(const json_t *report, const char *path, char *buf, si
 
 /* Copies a name from a report into buf, made safe for a terminal. */
 const char *gf_report_plain(const char *name, char *buf, size_t size);
-
-#endif

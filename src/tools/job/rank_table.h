@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One row for each rank. */
-#ifndef GF_TOOLS_JOB_RANK_TABLE_H
-#define GF_TOOLS_JOB_RANK_TABLE_H
+#pragma once
 
 #include "tools/job/steps.h"
 #include "tools/job/sums.h"
@@ -43,5 +42,3 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
                                         const struct gf_reported_list *reported);
 
 void gf_rank_table_free(struct gf_rank_table *table);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads all sources. */
-#ifndef GF_TOOLS_JOB_READ_JOB_H
-#define GF_TOOLS_JOB_READ_JOB_H
+#pragma once
 
 #include "tools/job/job.h"
 #include "tools/job/sources.h"
@@ -38,5 +37,3 @@ bool gf_read_job_takes(const char *path);
  * longer has a page.
  */
 void gf_bus_error_survive(void);
-
-#endif

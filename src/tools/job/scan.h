@@ -4,8 +4,7 @@
  * the command needs only a few of its values, and skips the others. Damaged text sets `bad` and
  * ends the scan. No byte outside of the text is read.
  */
-#ifndef GF_TOOLS_JOB_SCAN_H
-#define GF_TOOLS_JOB_SCAN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -50,5 +49,3 @@ bool gf_span_text(struct gf_span value, char *buf, size_t size);
 double gf_span_number(struct gf_span value);
 int64_t gf_span_int(struct gf_span value);
 bool gf_span_is_number(struct gf_span value);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files that the operands of `gpufeed report` name: logs, reports, folders of them. */
-#ifndef GF_TOOLS_JOB_SOURCES_H
-#define GF_TOOLS_JOB_SOURCES_H
+#pragma once
 
 #include "base/base.h"
 
@@ -37,5 +36,3 @@ int gf_source_open(const struct gf_source *source);
 const char *gf_source_name(const struct gf_source *source);
 
 void gf_sources_free(struct gf_sources *sources);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps. */
-#ifndef GF_TOOLS_JOB_STEPS_H
-#define GF_TOOLS_JOB_STEPS_H
+#pragma once
 
 #include "tools/job/job.h"
 
@@ -68,5 +67,3 @@ struct gf_reported_list {
 /* Finds the reports with steps. The list is empty if memory is short. */
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job);
 void gf_reported_steps_free(struct gf_reported_list *steps);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of copies and GPU time. */
-#ifndef GF_TOOLS_JOB_SUMS_H
-#define GF_TOOLS_JOB_SUMS_H
+#pragma once
 
 #include "base/base.h"
 #include "tools/job/job.h"
@@ -113,5 +112,3 @@ struct gf_logged_gpu {
 /* Adds an interval's part after job->since. */
 void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
                        const struct gf_activity *activity);
-
-#endif

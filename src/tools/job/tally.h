@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of stalls. */
-#ifndef GF_TOOLS_JOB_TALLY_H
-#define GF_TOOLS_JOB_TALLY_H
+#pragma once
 
 #include "tools/job/job.h"
 
@@ -69,5 +68,3 @@ struct gf_onset {
  * Ignores stalls before `from` and after `to`. `site` is the call site with the most stalled time.
  */
 struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site);
-
-#endif

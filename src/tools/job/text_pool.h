@@ -3,8 +3,7 @@
  * Stores each distinct byte string once, under a number. A job may have a million stalls, but only a
  * few hundred different names, causes and stacks. Only one thread at a time may use a pool.
  */
-#ifndef GF_TOOLS_JOB_TEXT_POOL_H
-#define GF_TOOLS_JOB_TEXT_POOL_H
+#pragma once
 
 #include "base/base.h"
 
@@ -34,5 +33,3 @@ uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
 void gf_text_pool_free(struct gf_text_pool *pool);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_REPORT_EVENT_LIST_H
-#define GF_TOOLS_REPORT_EVENT_LIST_H
+#pragma once
 
 #include "tools/job/job.h"
 #include "tools/job/sources.h"
@@ -11,5 +10,3 @@
  * read, or if an operand names a file that is not a log.
  */
 bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_filter *filter);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An event as text. */
-#ifndef GF_TOOLS_REPORT_EVENT_TEXT_H
-#define GF_TOOLS_REPORT_EVENT_TEXT_H
+#pragma once
 
 #include "tools/job/event.h"
 #include "tools/job/scan.h"
@@ -14,5 +13,3 @@ void gf_stall_text_end(void);
  * event, prints nothing and returns false.
  */
 bool gf_event_print(struct gf_span line);
-
-#endif

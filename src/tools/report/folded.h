@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks with their time. */
-#ifndef GF_TOOLS_REPORT_FOLDED_H
-#define GF_TOOLS_REPORT_FOLDED_H
+#pragma once
 
 #include "tools/job/job.h"
 #include "tools/job/tally.h"
@@ -23,5 +22,3 @@ bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by);
  * reference; NULL if memory is short.
  */
 json_t *gf_stack_tree(const struct gf_job *job);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_REPORT_HTML_H
-#define GF_TOOLS_REPORT_HTML_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -12,5 +11,3 @@
  * sum of all stalls per interval. Returns false if memory is short.
  */
 bool gf_html_write(FILE *out, const struct gf_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces. */
-#ifndef GF_TOOLS_REPORT_PERFETTO_H
-#define GF_TOOLS_REPORT_PERFETTO_H
+#pragma once
 
 #include "tools/answer/answer.h"
 #include "tools/job/scan.h"
@@ -36,5 +35,3 @@ void gf_torch_trace_close(struct gf_torch_trace *trace);
  */
 bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
                        const struct gf_torch_trace *torch);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_REPORT_PROMETHEUS_H
-#define GF_TOOLS_REPORT_PROMETHEUS_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -12,5 +11,3 @@
  * is short.
  */
 bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
-
-#endif

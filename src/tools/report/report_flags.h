@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GF_TOOLS_REPORT_REPORT_FLAGS_H
-#define GF_TOOLS_REPORT_REPORT_FLAGS_H
+#pragma once
 
 #include "tools/job/job.h"
 #include "tools/job/sources.h"
@@ -46,5 +45,3 @@ static inline struct gf_report_target gf_report_target(const struct gf_report_fl
  * if the command ends here, because an error or the help was printed. The caller frees the sources.
  */
 int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done);
-
-#endif

@@ -3,8 +3,7 @@
  * The events and the activity of a job over time, for a page. Their number is limited to what a
  * browser can draw.
  */
-#ifndef GF_TOOLS_REPORT_TIMELINE_H
-#define GF_TOOLS_REPORT_TIMELINE_H
+#pragma once
 
 #include "tools/answer/answer.h"
 
@@ -27,5 +26,3 @@
  * - lengths, a histogram of stalls: lower bound in us, count, sum in us.
  */
 bool gf_timeline_add(json_t *page, const struct gf_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program's environment. */
-#ifndef GF_TOOLS_RUN_ENVIRON_H
-#define GF_TOOLS_RUN_ENVIRON_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -33,5 +32,3 @@ void gf_env_set(struct gf_env *env, const char *name, const char *value);
  * process must have one thread.
  */
 unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu);
-
-#endif

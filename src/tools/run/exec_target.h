@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the program to run, and what prevents a preload in it. */
-#ifndef GF_TOOLS_RUN_EXEC_TARGET_H
-#define GF_TOOLS_RUN_EXEC_TARGET_H
+#pragma once
 
 #include "base/base.h"
 
@@ -27,5 +26,3 @@ void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret);
  * the loader of its interpreter. If a path is missing, copies it to ret.
  */
 bool gf_exec_target_lacks(const char *file, char *ret, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `gpufeed run --init`: this process stays as the init of a container. */
-#ifndef GF_TOOLS_RUN_INIT_H
-#define GF_TOOLS_RUN_INIT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -18,5 +17,3 @@
  * runs without an init.
  */
 bool gf_init_fork(int *ret_code);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Binds before exec. */
-#ifndef GF_TOOLS_RUN_PREBIND_H
-#define GF_TOOLS_RUN_PREBIND_H
+#pragma once
 
 #include "config/options.h"
 #include "host/facts.h"
@@ -38,5 +37,3 @@ struct gf_prebind {
  */
 void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
                       struct gf_prebind *ret);
-
-#endif

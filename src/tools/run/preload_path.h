@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library's path. */
-#ifndef GF_TOOLS_RUN_PRELOAD_PATH_H
-#define GF_TOOLS_RUN_PRELOAD_PATH_H
+#pragma once
 
 #include "base/base.h"
 
@@ -24,5 +23,3 @@ char *gf_ld_preload_join(const char *library, const char *present);
 
 /* The verb `preload-path`: argv[0] is its name. Returns the exit code (tools/common/cli.h). */
 int gf_cmd_preload_path(int argc, char **argv);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The flags of `gpufeed run`. Each row of options.def has a flag, which sets the row's variable. */
-#ifndef GF_TOOLS_RUN_RUN_FLAGS_H
-#define GF_TOOLS_RUN_RUN_FLAGS_H
+#pragma once
 
 #include "tools/run/environ.h"
 
@@ -21,5 +20,3 @@ struct gf_run_flags {
 int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret);
 
 void gf_run_flags_help(FILE *out);
-
-#endif

@@ -5,8 +5,7 @@
  * at its output, a signal, or a file of the threads that cannot be read. The kernel detaches the
  * threads of a tracer that ends, also those that cannot be detached because they never stopped.
  */
-#ifndef GF_TOOLS_STACKS_COLLECT_H
-#define GF_TOOLS_STACKS_COLLECT_H
+#pragma once
 
 #include "base/pystack.h"
 #include "tools/stacks/target.h"
@@ -36,5 +35,3 @@ struct gf_collected {
  */
 int gf_collect(pid_t pid, struct gf_collected *ret);
 void gf_collected_free(struct gf_collected *collected);
-
-#endif

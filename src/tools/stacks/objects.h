@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mapped objects. */
-#ifndef GF_TOOLS_STACKS_OBJECTS_H
-#define GF_TOOLS_STACKS_OBJECTS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -46,5 +45,3 @@ void gf_objects_free(struct gf_objects *objects);
  * mapped no code at the address, and true if the mappings are not known.
  */
 bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size);
-
-#endif

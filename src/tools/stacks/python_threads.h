@@ -4,8 +4,7 @@
  * found without offsets of a particular CPython version. A thread state contains its thread's
  * pthread_self(), a pointer to its interpreter, and pointers to its neighbours.
  */
-#ifndef GF_TOOLS_STACKS_PYTHON_THREADS_H
-#define GF_TOOLS_STACKS_PYTHON_THREADS_H
+#pragma once
 
 #include "base/pystack.h"
 #include "tools/stacks/target.h"
@@ -31,5 +30,3 @@ struct gf_python_threads {
  */
 int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *target);
 void gf_python_threads_free(struct gf_python_threads *python);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Another process whose threads are stopped by ptrace, so that their stacks can be read. */
-#ifndef GF_TOOLS_STACKS_TARGET_H
-#define GF_TOOLS_STACKS_TARGET_H
+#pragma once
 
 #include "base/base.h"
 
@@ -41,5 +40,3 @@ void gf_target_release(struct gf_target *target);
 
 /* Reads memory of the process (pystack.h). closure is the struct gf_target. */
 size_t gf_target_read(void *closure, uintptr_t address, void *ret, size_t size);
-
-#endif

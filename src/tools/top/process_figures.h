@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The figures of a process that `gpufeed top` shows: rates between its last two reports. */
-#ifndef GF_TOOLS_TOP_PROCESS_FIGURES_H
-#define GF_TOOLS_TOP_PROCESS_FIGURES_H
+#pragma once
 
 #include "tools/top/snapshot.h"
 
@@ -44,5 +43,3 @@ void gf_process_figures_add(struct gf_top_history *history, const struct gf_snap
 /* Computes the figures. `snapshot` has a report, which is the later one of the history. */
 void gf_process_figures_read(const struct gf_snapshot *snapshot,
                              const struct gf_top_history *history, struct gf_process_figures *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Terminal and columns. */
-#ifndef GF_TOOLS_TOP_SCREEN_H
-#define GF_TOOLS_TOP_SCREEN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -63,5 +62,3 @@ bool gf_columns_fit_gpu(unsigned width);
 
 /* Prints a line, cut to `width` bytes, and so at most to `width` columns, unless that is 0. */
 void gf_columns_print_line(FILE *out, char *line, unsigned width);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the latest report of a running process. */
-#ifndef GF_TOOLS_TOP_SNAPSHOT_H
-#define GF_TOOLS_TOP_SNAPSHOT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -42,5 +41,3 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs);
  * process cannot be read.
  */
 int gf_snapshot_check(pid_t pid);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that a recording contains. */
-#ifndef GF_TOOLS_TOPO_RECORDING_H
-#define GF_TOOLS_TOPO_RECORDING_H
+#pragma once
 
 #include "base/base.h"
 #include "base/cpus.h"
@@ -44,5 +43,3 @@ extern const char *const gf_host_files[gf_host_meminfo + 1];
 
 /* Records this machine in the folder, which is created if it is missing. Returns 0 or -errno. */
 int gf_recording_write(const char *folder);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data that `gpufeed topo` shows and `gpufeed doctor` checks, gathered once. */
-#ifndef GF_TOOLS_TOPO_TOPO_H
-#define GF_TOOLS_TOPO_TOPO_H
+#pragma once
 
 #include "host/facts.h"
 #include "host/machine.h"
@@ -44,5 +43,3 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, char *co
 void gf_topo_print(const struct gf_topo *topo);
 /* 0, or -ENOMEM. */
 int gf_topo_print_json(const struct gf_topo *topo);
-
-#endif

@@ -3,8 +3,7 @@
  * The GPUs that a program will see, in the driver's order. The list is read from files, because
  * initializing the driver takes a second.
  */
-#ifndef GF_TOOLS_TOPO_VISIBLE_GPUS_H
-#define GF_TOOLS_TOPO_VISIBLE_GPUS_H
+#pragma once
 
 #include "host/machine.h"
 
@@ -42,5 +41,3 @@ void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices
 
 /* Records the visible GPUs of this system in the folder, which must exist. Returns 0 or -errno. */
 int gf_visible_gpus_record(const char *folder);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether a copy is staged, and why not. */
-#ifndef GF_ENGINE_TRANSFER_COPY_ADMISSION_H
-#define GF_ENGINE_TRANSFER_COPY_ADMISSION_H
+#pragma once
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/copy/ring.h"
@@ -85,5 +84,3 @@ const _Atomic unsigned *gf_admission_sharers(void);
  */
 enum gf_bypass gf_admission_begin(struct gf_admission *admission);
 void gf_admission_end(struct gf_admission *admission);
-
-#endif

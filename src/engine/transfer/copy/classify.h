@@ -4,8 +4,7 @@
  * Both functions may be called on any thread that has a current context. They return
  * gf_bypass_none, or the reason why the copy may not be staged.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_CLASSIFY_H
-#define GF_ENGINE_TRANSFER_COPY_CLASSIFY_H
+#pragma once
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/stats.h"
@@ -28,5 +27,3 @@ enum gf_bypass gf_classify_host(const struct gf_copy_call *call, bool cached,
  */
 enum gf_bypass gf_classify_ends(const struct gf_copy_call *call, enum gf_direction direction,
                                 CUdevice device);
-
-#endif

@@ -3,8 +3,7 @@
  * The functions for copies in struct gf_transfer_ops: copy, copy_declined and copy_fits.
  * abi/transfer_api.h describes them.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
-#define GF_ENGINE_TRANSFER_COPY_COPY_OPS_H
+#pragma once
 
 #include "abi/transfer_api.h"
 
@@ -13,5 +12,3 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
 void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_refusal *refusal,
                           uint64_t ns);
 bool gf_copy_ops_fits(const struct gf_copy_call *call);
-
-#endif

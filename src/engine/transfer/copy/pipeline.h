@@ -7,8 +7,7 @@
  * All functions are called on the thread of the program that called the copy. That thread has
  * entered the context, and its capture mode is relaxed.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_PIPELINE_H
-#define GF_ENGINE_TRANSFER_COPY_PIPELINE_H
+#pragma once
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/copy/plan.h"
@@ -180,5 +179,3 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle);
  */
 enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, uint64_t limit_ns,
                                         bool *ret_idle, struct gf_stage_result *ret);
-
-#endif

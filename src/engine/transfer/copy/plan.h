@@ -4,8 +4,7 @@
  * A chunk consists of pieces, each of which any thread of the pool copies with one memcpy. The
  * functions only calculate.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_PLAN_H
-#define GF_ENGINE_TRANSFER_COPY_PLAN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -64,5 +63,3 @@ static inline size_t gf_plan_piece_offset(const struct gf_plan *plan, uint64_t p
 {
     return piece ? piece * plan->piece - plan->lead : 0;
 }
-
-#endif

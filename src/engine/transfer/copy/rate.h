@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speeds of both ways; bytes under way. */
-#ifndef GF_ENGINE_TRANSFER_COPY_RATE_H
-#define GF_ENGINE_TRANSFER_COPY_RATE_H
+#pragma once
 
 #include "engine/transfer/stats.h"
 
@@ -76,5 +75,3 @@ uint64_t gf_under_way_leave(enum gf_direction direction, enum gf_maker maker);
 
 /* Whether the driver copies pageable memory now, in any direction. */
 bool gf_under_way_by_driver(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The staging ring: segments, slots, what is due. */
-#ifndef GF_ENGINE_TRANSFER_COPY_RING_H
-#define GF_ENGINE_TRANSFER_COPY_RING_H
+#pragma once
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -220,5 +219,3 @@ void gf_slot_reclaim_all(struct gf_ring *ring);
 CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream);
 CUresult gf_slot_query(const struct gf_slot *slot);
 CUresult gf_slot_wait(const struct gf_slot *slot);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growth, how long a copy waits for it, and trimming. */
-#ifndef GF_ENGINE_TRANSFER_COPY_RING_SIZE_H
-#define GF_ENGINE_TRANSFER_COPY_RING_SIZE_H
+#pragma once
 
 #include "engine/transfer/copy/ring.h"
 
@@ -88,5 +87,3 @@ void gf_ring_trim(struct gf_context *context);
 
 /* Frees the ring. The context has ended, and no call is inside it. Makes no CUDA call. */
 void gf_ring_end(struct gf_context *context);
-
-#endif

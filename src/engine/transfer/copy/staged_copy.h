@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Both directions. */
-#ifndef GF_ENGINE_TRANSFER_COPY_STAGED_COPY_H
-#define GF_ENGINE_TRANSFER_COPY_STAGED_COPY_H
+#pragma once
 
 #include "engine/transfer/copy/pipeline.h"
 #include "engine/transfer/stats.h"
@@ -21,5 +20,3 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
  * driver must copy all bytes; some bytes may already be in the program's memory.
  */
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * The functions that the engine offers to the hooks for copies, pinned memory and contexts. Also
  * the state of copies and pinned memory for the report.
  */
-#ifndef GF_ENGINE_TRANSFER_COPY_TRANSFER_OPS_H
-#define GF_ENGINE_TRANSFER_COPY_TRANSFER_OPS_H
+#pragma once
 
 #include "abi/transfer_api.h"
 #include "engine/transfer/setup.h"
@@ -45,5 +44,3 @@ void gf_transfer_memory_is_short(void);
 
 /* Reads the state for the report. May be called on any thread; makes no CUDA call. */
 void gf_transfer_state(struct gf_transfer_state *ret);
-
-#endif

@@ -4,8 +4,7 @@
  * Helper threads share these calls. For this, only the pointer through which such a library calls
  * libc is replaced (imports.c). libgpufeed exports none of these functions.
  */
-#ifndef GF_ENGINE_TRANSFER_FILES_IMPORTS_H
-#define GF_ENGINE_TRANSFER_FILES_IMPORTS_H
+#pragma once
 
 #include "engine/transfer/stats.h"
 
@@ -24,5 +23,3 @@ void gf_imports_prepare(void);
 
 /* Sets the counts of shared copies and of shared reads. */
 void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read);
-
-#endif

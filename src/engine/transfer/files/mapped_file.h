@@ -6,8 +6,7 @@
  * All functions may be called on any thread. They share one lock, under which they only read the
  * clock.
  */
-#ifndef GF_ENGINE_TRANSFER_FILES_MAPPED_FILE_H
-#define GF_ENGINE_TRANSFER_FILES_MAPPED_FILE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -66,5 +65,3 @@ struct gf_mapped_files_count {
     uint64_t ahead, used;
 };
 void gf_mapped_files_count(struct gf_mapped_files_count *ret);
-
-#endif

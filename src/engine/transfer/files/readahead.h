@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Read-ahead by helpers. */
-#ifndef GF_ENGINE_TRANSFER_FILES_READAHEAD_H
-#define GF_ENGINE_TRANSFER_FILES_READAHEAD_H
+#pragma once
 
 #include "base/base.h"
 #include "engine/transfer/stats.h"
@@ -82,5 +81,3 @@ void gf_readahead_end(unsigned readahead);
 void gf_readahead_prepare(void);
 
 void gf_readahead_count(struct gf_readahead_count *ret);
-
-#endif

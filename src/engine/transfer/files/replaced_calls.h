@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memcpy and reads on several threads. */
-#ifndef GF_ENGINE_TRANSFER_FILES_REPLACED_CALLS_H
-#define GF_ENGINE_TRANSFER_FILES_REPLACED_CALLS_H
+#pragma once
 
 #include "engine/transfer/stats.h"
 
@@ -26,5 +25,3 @@ ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset);
 
 /* Sets the members `calls` and `bytes`. */
 void gf_parallel_read_count(struct gf_import_count *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One read by several threads. */
-#ifndef GF_ENGINE_TRANSFER_FILES_SHARED_READ_H
-#define GF_ENGINE_TRANSFER_FILES_SHARED_READ_H
+#pragma once
 
 #include "base/base.h"
 
@@ -40,5 +39,3 @@ bool gf_import_owner_is_here(void);
  * must return. May change errno.
  */
 bool gf_shared_read(int fd, char *to, size_t bytes, off_t offset, ssize_t *ret, size_t *ret_shared);
-
-#endif

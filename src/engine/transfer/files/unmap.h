@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Munmap of shared memory. */
-#ifndef GF_ENGINE_TRANSFER_FILES_UNMAP_H
-#define GF_ENGINE_TRANSFER_FILES_UNMAP_H
+#pragma once
 
 #include "base/base.h"
 
@@ -30,5 +29,3 @@ uint64_t gf_unmap_pending(void);
  * caller must not call munmap (GPUFEED_UNMAP=later). This is gf_transfer_ops.unmap.
  */
 bool gf_unmap(void *at, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Freed mappings made as new. */
-#ifndef GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
-#define GF_ENGINE_TRANSFER_PINNED_KEPT_MAPPING_H
+#pragma once
 
 #include "base/base.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
@@ -87,5 +86,3 @@ unsigned gf_kept_mapping_trim_to(uint64_t most);
 
 /* The bytes that are kept now. */
 uint64_t gf_kept_mapping_bytes(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which requests are served, and how much is kept. */
-#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_H
-#define GF_ENGINE_TRANSFER_PINNED_PINNED_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -67,5 +66,3 @@ void gf_pinned_end(struct gf_context *context);
  * capture mode.
  */
 void gf_pinned_trim_if_short(const struct gf_context *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large buffers. */
-#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_BUFFER_H
-#define GF_ENGINE_TRANSFER_PINNED_PINNED_BUFFER_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -95,5 +94,3 @@ void gf_pinned_buffer_forget(uint64_t context);
  * free in time.
  */
 void gf_pinned_buffer_held(uint64_t ret[GF_NODE_BYTES_COUNT]);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small blocks. */
-#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_CACHE_H
-#define GF_ENGINE_TRANSFER_PINNED_PINNED_CACHE_H
+#pragma once
 
 #include "abi/cuda.h"
 #include "base/base.h"
@@ -122,5 +121,3 @@ void gf_pinned_cache_forget(uint64_t context);
  * 0 if the lock is not free within 10 ms.
  */
 uint64_t gf_pinned_cache_kept(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory to pin, populated by several threads. */
-#ifndef GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
-#define GF_ENGINE_TRANSFER_PINNED_PINNED_MAPPING_H
+#pragma once
 
 #include "base/base.h"
 #include "engine/transfer/pieces.h"
@@ -104,5 +103,3 @@ int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes);
 
 /* Whether the host allows huge pages for shared memory on request. */
 bool gf_pinned_mapping_is_huge(void);
-
-#endif
