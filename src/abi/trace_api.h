@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What trace offers the engine. */
 #pragma once
 
 #include "base/base.h"

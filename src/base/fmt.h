@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text without allocation. */
 #pragma once
 
 #include "base/base.h"

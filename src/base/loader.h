@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded objects before relocation (early code). */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python frames from CPython's structures. */
 #pragma once
 
 #include "base/base.h"

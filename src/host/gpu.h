@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's nodes and clocks. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU's nodes and each rank's cores. */
 #pragma once
 
 #include "base/cpus.h"

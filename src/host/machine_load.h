@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and records a machine. */
 #pragma once
 
 #include "host/machine.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types of a verdict; its memory policy. */
 #pragma once
 
 #include "base/cpus.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor table of the library's own. */
 #pragma once
 
 #include "base/base.h"

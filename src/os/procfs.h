@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of /proc and /sys. */
 #pragma once
 
 #include "base/base.h"

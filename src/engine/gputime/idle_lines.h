@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the host did, by line of Python. */
 #pragma once
 
 #include "abi/gputime_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time by state, gaps, launches of graphs. */
 #pragma once
 
 #include "abi/gputime_api.h"

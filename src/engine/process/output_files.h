@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files written on short-lived threads. */
 #pragma once
 
 #include "engine/report/report_data.h"

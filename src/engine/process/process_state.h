@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's state, lock and events. */
 #pragma once
 
 #include "abi/engine_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Its data (header). */
 #pragma once
 
 #include "abi/engine_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A helper thread and its rights. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds a stream while the CPU works for a copy. */
 #pragma once
 
 #include "abi/cuda.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of bytes by the CPU. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages that helpers may touch. */
 #pragma once
 
 #include "base/atomic.h"

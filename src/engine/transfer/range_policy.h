@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policy and node of a range. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts by hook and thread. */
 #pragma once
 
 #include "abi/engine_api.h"

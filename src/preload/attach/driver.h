@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loaded driver and shims. */
 #pragma once
 
 #include "abi/cuda.h"

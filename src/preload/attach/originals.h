@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libc's originals; a second copy of the library. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kept mappings of big blocks, and their system calls. */
 #pragma once
 
 #include "abi/heap_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jemalloc's malloc family with glibc's semantics. */
 #pragma once
 
 #include "abi/heap_api.h"

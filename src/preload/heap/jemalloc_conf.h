@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MALLOC_CONF and heap profiling. */
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of jemalloc that are replaced. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jemalloc's system calls. */
 #pragma once
 
 #include "base/base.h"

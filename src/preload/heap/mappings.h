@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapped ranges and their policy. */
 #pragma once
 
 #include "abi/heap_api.h"

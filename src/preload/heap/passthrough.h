@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's own allocator, plain and timed. */
 #pragma once
 
 #include "preload/heap/family.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offers copies to the engine, for all copy hooks. */
 #pragma once
 
 #include "preload/attach/attach.h"

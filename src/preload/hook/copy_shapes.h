@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pure: batches and contiguous copies. */
 #pragma once
 
 #include "abi/cuda.h"

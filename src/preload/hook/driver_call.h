@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frame of a hook of the driver. */
 #pragma once
 
 #include "abi/cuda.h"

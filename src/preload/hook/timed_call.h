@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timed calls of the driver. */
 #pragma once
 
 #include "abi/cuda.h"

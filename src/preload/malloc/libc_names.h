@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The malloc family in libc's own symbol table. */
 #pragma once
 
 #include "base/base.h"

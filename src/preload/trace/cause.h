@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cause of a slow call; counts by cause. */
 #pragma once
 
 #include "abi/trace_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log's file and first line. */
 #pragma once
 
 #include "base/base.h"

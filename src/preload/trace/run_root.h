@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The process that run started; message starts. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marked steps. */
 #pragma once
 
 #include "abi/trace_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Durations of steps. */
 #pragma once
 
 #include "abi/trace_api.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Remedies and notes. */
 #pragma once
 
 #include "tools/answer/answer.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers with units, lists of sentences. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks that differ from the others. */
 #pragma once
 
 #include "tools/answer/answer.h"

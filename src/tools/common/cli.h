@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exit codes, errors, flags. */
 #pragma once
 
 #include "base/base.h"

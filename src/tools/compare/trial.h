@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs of runs and their ratio. */
 #pragma once
 
 #include "base/base.h"

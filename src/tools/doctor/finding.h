@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A check's input and findings. */
 #pragma once
 
 #include "config/options.h"

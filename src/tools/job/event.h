@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a log. */
 #pragma once
 
 #include "tools/job/scan.h"

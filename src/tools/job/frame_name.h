@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of frames. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON reports of processes (docs/report.md), and the numbers in them. */
 #pragma once
 
 #include "tools/job/job.h"

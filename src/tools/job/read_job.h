@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all sources. */
 #pragma once
 
 #include "tools/job/job.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps. */
 #pragma once
 
 #include "tools/job/job.h"

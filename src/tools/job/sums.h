@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of copies and GPU time. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of stalls. */
 #pragma once
 
 #include "tools/job/job.h"

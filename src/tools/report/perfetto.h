@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces. */
 #pragma once
 
 #include "tools/answer/answer.h"

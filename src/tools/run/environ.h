@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's environment. */
 #pragma once
 
 #include "base/base.h"

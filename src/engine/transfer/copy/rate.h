@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speeds of both ways; bytes under way. */
 #pragma once
 
 #include "engine/transfer/stats.h"

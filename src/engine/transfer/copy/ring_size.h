@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growth, how long a copy waits for it, and trimming. */
 #pragma once
 
 #include "engine/transfer/copy/ring.h"

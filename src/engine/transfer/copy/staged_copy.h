@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both directions. */
 #pragma once
 
 #include "engine/transfer/copy/pipeline.h"

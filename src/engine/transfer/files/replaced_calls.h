@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memcpy and reads on several threads. */
 #pragma once
 
 #include "engine/transfer/stats.h"

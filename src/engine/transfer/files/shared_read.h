@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One read by several threads. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Munmap of shared memory. */
 #pragma once
 
 #include "base/base.h"

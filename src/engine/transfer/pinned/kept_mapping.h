@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freed mappings made as new. */
 #pragma once
 
 #include "base/base.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which requests are served, and how much is kept. */
 #pragma once
 
 #include "abi/cuda.h"

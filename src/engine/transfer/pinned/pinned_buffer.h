@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large buffers. */
 #pragma once
 
 #include "abi/cuda.h"

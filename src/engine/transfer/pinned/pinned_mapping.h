@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory to pin, populated by several threads. */
 #pragma once
 
 #include "base/base.h"
