@@ -96,7 +96,7 @@ static bool is_standard_error(void)
 /* area: "", or the name of an area and ": ". */
 GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_list args)
 {
-    const int error = errno;
+    gf_keep_errno();
     char line[1024];
     const size_t start = (size_t)gf_fmt(line, sizeof(line), "gpufeed: %s%s", process_name, area);
     int length = gf_vfmt(line + start, sizeof(line) - start - 1, format, args);
@@ -105,7 +105,6 @@ GF_PRINTF(2, 0) static void write_line(const char *area, const char *format, va_
     /* If the write fails, only the line is lost; the program continues. */
     if (is_standard_error())
         gf_safe_write(STDERR_FILENO, line, end);
-    errno = error;
 }
 
 void gf_log(enum gf_log_level level, const char *format, ...)

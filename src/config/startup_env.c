@@ -124,7 +124,7 @@ static void record_state(void)
 
 static GF_COLD void record_once(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     int expected = unrecorded;
 
     if (gf_cas_acquire(&state, &expected, recording)) {
@@ -133,7 +133,6 @@ static GF_COLD void record_once(void)
     }
     while (gf_load_acquire(&state) != recorded)
         sched_yield();
-    errno = error;
 }
 
 const struct gf_startup_env *gf_startup_env(void)

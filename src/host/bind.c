@@ -117,7 +117,7 @@ static void bind_children_of(void *closure, int task, pid_t tid)
 void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret)
 {
     const uint64_t begun = gf_now_ns();
-    const int saved = errno;
+    gf_keep_errno();
     struct walk walk = {.scope = scope, .result = ret};
 
     memset(ret, 0, sizeof(*ret));
@@ -140,5 +140,4 @@ void gf_bind_apply(const struct gf_bind_scope *scope, struct gf_bind_result *ret
             break;
     }
     ret->usec = (unsigned)((gf_now_ns() - begun) / 1000);
-    errno = saved;
 }

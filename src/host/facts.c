@@ -15,7 +15,7 @@
 int gf_child_call(int (*function)(void *closure), void *closure)
 {
     _Alignas(16) char stack[16384];
-    const int saved = errno;
+    gf_keep_errno();
     uint64_t all = ~UINT64_C(0), before;
 
     /*
@@ -30,7 +30,6 @@ int gf_child_call(int (*function)(void *closure), void *closure)
     while (pid > 0 && syscall(SYS_wait4, pid, NULL, __WALL, NULL) < 0 && errno == EINTR)
         ;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
-    errno = saved;
     return failed;
 }
 

@@ -264,7 +264,7 @@ void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    const struct gf_cpus *socket, const struct gf_cpus *start,
                    struct gf_guard_reading *ret)
 {
-    const int saved = errno;
+    gf_keep_errno();
     struct guarded guarded = {
         .socket = socket,
         .start = start,
@@ -274,5 +274,4 @@ void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
     *ret = (struct gf_guard_reading){.now_ns = gf_now_ns()};
     gf_guard_deltas_begin(past, ret->now_ns);
     gf_own_table_run(read_files, &guarded);
-    errno = saved;
 }

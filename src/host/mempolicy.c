@@ -29,20 +29,17 @@ static const unsigned long *mask_of(int mode, const struct gf_nodes *nodes)
 int gf_mempolicy_get(void)
 {
     int mode = 0;
-    const int saved = errno;
+    gf_keep_errno();
     const long failed = get_mempolicy(&mode, NULL, 0, NULL, 0);
-    const int result = failed ? -errno : mode & ~MODE_FLAGS;
-    errno = saved;
-    return result;
+    return failed ? -errno : mode & ~MODE_FLAGS;
 }
 
 bool gf_mempolicy_read(int *ret_mode, struct gf_nodes *ret_nodes)
 {
-    const int saved = errno;
+    gf_keep_errno();
     *ret_nodes = (struct gf_nodes){0};
     const long failed =
         get_mempolicy(ret_mode, (unsigned long *)ret_nodes->word, MASK_BITS, NULL, 0);
-    errno = saved;
     return !failed;
 }
 
@@ -60,12 +57,10 @@ int gf_mempolicy_set(int mode, const struct gf_nodes *nodes)
     if (!gf_permit(gf_permit_set_mempolicy))
         return -EPERM;
     gf_numa_env_allow();
-    const int saved = errno;
+    gf_keep_errno();
     const long failed =
         set_mempolicy(mode, mask_of(mode, nodes), mode == MPOL_DEFAULT ? 0 : MASK_BITS);
-    const int result = failed ? -errno : 0;
-    errno = saved;
-    return result;
+    return failed ? -errno : 0;
 }
 
 static int bind_range(void *start, size_t size, int mode, const struct gf_nodes *nodes,
@@ -73,19 +68,17 @@ static int bind_range(void *start, size_t size, int mode, const struct gf_nodes 
 {
     if (!gf_permit(gf_permit_mbind))
         return -EPERM;
-    const int saved = errno;
+    gf_keep_errno();
     const long failed =
         mbind(start, size, mode, mask_of(mode, nodes), mode == MPOL_DEFAULT ? 0 : MASK_BITS, flags);
-    const int result = failed ? -errno : 0;
-    errno = saved;
-    return result;
+    return failed ? -errno : 0;
 }
 
 int gf_mempolicy_refusal(const char **ret_call)
 {
     static char page;
     const unsigned long *const nowhere = (const unsigned long *)8;
-    const int saved = errno;
+    gf_keep_errno();
 
     gf_numa_env_allow();
     *ret_call = "set_mempolicy";
@@ -98,7 +91,6 @@ int gf_mempolicy_refusal(const char **ret_call)
                 : mbind(&page, 0, MPOL_PREFERRED, nowhere, MASK_BITS, 0) ? errno
                                                                          : 0;
     }
-    errno = saved;
     return error == EFAULT ? 0 : error;
 }
 

@@ -8,7 +8,7 @@
 
 enum gf_file_place gf_file_place_of(const char *path)
 {
-    const int error = errno;
+    gf_keep_errno();
     enum gf_file_place ret = gf_file_place_unknown;
     struct stat file;
     struct statfs system;
@@ -20,6 +20,5 @@ enum gf_file_place gf_file_place_of(const char *path)
             ret = gf_is_network_fs((unsigned long)system.f_type) ? gf_file_place_network
                                                                  : gf_file_place_local;
     }
-    errno = error;
     return ret;
 }

@@ -77,7 +77,7 @@ static long open_high(const char *path, struct stat *ret)
 
 int gf_kept_file_get(const struct gf_kept_file *file)
 {
-    const int error = errno;
+    gf_keep_errno();
     const int fd = gf_load_acquire(&file->fd);
     const struct stat wanted = {.st_dev = gf_load_relaxed(&file->device),
                                 .st_ino = gf_load_relaxed(&file->inode)};
@@ -85,13 +85,12 @@ int gf_kept_file_get(const struct gf_kept_file *file)
                       (file->everywhere || gf_load_relaxed(&file->process) == getpid()) &&
                       is_file(fd, &wanted);
 
-    errno = error;
     return same ? fd : -1;
 }
 
 void gf_kept_file_open(struct gf_kept_file *file)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct stat found = {0};
 
     if (gf_kept_file_get(file) >= 0 || gf_permit_sealed() ||
@@ -105,7 +104,6 @@ void gf_kept_file_open(struct gf_kept_file *file)
         gf_store_release(&file->fd, (int)fd);
     }
     atomic_flag_clear_explicit(&file->opening, memory_order_release);
-    errno = error;
 }
 
 struct replacement {
@@ -166,9 +164,8 @@ static long take(pid_t process, int fd)
 
     if (of >= 0) {
         ret = syscall(SYS_pidfd_getfd, of, fd, 0);
-        const int error = errno;
+        gf_keep_errno();
         syscall(SYS_close, of);
-        errno = error;
     }
     if (ret < 0 && (errno == ENOSYS || errno == EPERM))
         gf_store_relaxed(&refused, true);

@@ -60,24 +60,22 @@ static ssize_t read_by_call(uintptr_t address, void *ret, size_t size)
 
 size_t gf_safe_read_some(uintptr_t address, void *ret, size_t size)
 {
-    const int error = errno;
+    gf_keep_errno();
     ssize_t got = read_by_call(address, ret, size);
 
     if (gf_load_relaxed(&reading_is_refused))
         got = read_mem_file(address, ret, size);
-    errno = error;
     return got < 0 ? 0 : (size_t)got;
 }
 
 void gf_safe_read_start(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     char byte = 0;
 
     read_by_call((uintptr_t)&byte, &byte, sizeof(byte));
     if (gf_load_relaxed(&reading_is_refused))
         gf_kept_file_open(&memory);
-    errno = error;
 }
 
 /* A page of the system may be larger; its size is then a multiple of this. */
@@ -91,7 +89,7 @@ void gf_safe_read_start(void)
 static bool query_pages(void **pages, unsigned count, int *ret_status)
 {
     static _Atomic bool refused;
-    const int error = errno;
+    gf_keep_errno();
     bool done = false;
 
     if (!gf_load_relaxed(&refused) && gf_permit(gf_permit_move_pages)) {
@@ -99,7 +97,6 @@ static bool query_pages(void **pages, unsigned count, int *ret_status)
         if (!done && (errno == ENOSYS || errno == EPERM))
             gf_store_relaxed(&refused, true);
     }
-    errno = error;
     return done;
 }
 

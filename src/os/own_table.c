@@ -295,19 +295,16 @@ bool gf_own_table_on_short_thread(void)
 bool gf_own_table_run_on_server(void (*work)(void *closure), void *closure)
 {
     struct server *const server = &servers[gf_server_reads];
-    const int error = errno;
+    gf_keep_errno();
     struct call call = {.work = work, .closure = closure};
-    const bool done = !gf_permit_sealed() && !gf_own_table_is_own() && may_use_server(server) &&
-                      run_on_server(server, &call);
-
-    errno = error;
-    return done;
+    return !gf_permit_sealed() && !gf_own_table_is_own() && may_use_server(server) &&
+           run_on_server(server, &call);
 }
 
 bool gf_own_table_run_as(enum gf_server which, void (*work)(void *closure), void *closure)
 {
     struct server *const server = &servers[which];
-    const int error = errno;
+    gf_keep_errno();
     struct call call = {.work = work, .closure = closure};
 
     if (gf_permit_sealed())
@@ -318,7 +315,6 @@ bool gf_own_table_run_as(enum gf_server which, void (*work)(void *closure), void
     } else if (!may_use_server(server) || !run_on_server(server, &call)) {
         run_on_thread(&call);
     }
-    errno = error;
     return call.done;
 }
 

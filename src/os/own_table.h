@@ -41,11 +41,9 @@ static inline bool gf_thread_is_own(void)
 static inline bool gf_thread_is_only_one(void)
 {
     struct stat task;
-    const int error = errno;
-    const bool ret =
-        syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 && task.st_nlink == 3;
-    errno = error;
-    return ret;
+    gf_keep_errno();
+    return syscall(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &task, 0) == 0 &&
+           task.st_nlink == 3;
 }
 
 /*

@@ -176,10 +176,9 @@ static bool is_filtered(void)
 
 unsigned gf_permit_find(unsigned wanted)
 {
-    const int error = errno;
+    gf_keep_errno();
     const unsigned found = is_filtered() ? try_calls(wanted) : wanted;
 
     gf_permit_only(found);
-    errno = error;
     return found;
 }

@@ -255,7 +255,7 @@ static bool read_waited(uint64_t *ret_us)
 
 void gf_pressure_counters_read(struct gf_pressure_counters *ret)
 {
-    const int error = errno;
+    gf_keep_errno();
     *ret = (struct gf_pressure_counters){0};
     const struct row machine[] = {
         {"compact_stall", &ret->compactions},   {"allocstall_dma", &ret->reclaims},
@@ -270,16 +270,14 @@ void gf_pressure_counters_read(struct gf_pressure_counters *ret)
     add_kept_rows(&failures_v1, group_v1, GF_ARRAY_LEN(group_v1));
     ret->waits_known = read_waited(&ret->waited_us);
     read_throttled(&ret->throttled_us);
-    errno = error;
 }
 
 uint64_t gf_pressure_throttled(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     uint64_t now;
 
     read_throttled(&now);
-    errno = error;
     return now;
 }
 

@@ -18,9 +18,8 @@ size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size
         return gf_safe_read_some(address, ret, size);
     if (!gf_permit(gf_permit_read_memory))
         return 0;
-    const int error = errno;
+    gf_keep_errno();
     const ssize_t got = syscall(SYS_process_vm_readv, pid, &local, 1UL, &remote, 1UL, 0UL);
-    errno = error;
     return got < 0 ? 0 : (size_t)got;
 }
 

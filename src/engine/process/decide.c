@@ -399,7 +399,7 @@ static void serve_bits(unsigned bits)
  */
 void gf_requests_serve(unsigned bits)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     atomic_fetch_or_explicit(&pending, bits, memory_order_seq_cst);
     while (gf_load_seq_cst(&pending)) {
@@ -412,5 +412,4 @@ void gf_requests_serve(unsigned bits)
             gf_add_relaxed(&gf_process.counts.decide_us, (gf_now_ns() - start_ns) / 1000);
         gf_store_seq_cst(&serving, false);
     }
-    errno = error;
 }

@@ -135,7 +135,7 @@ static void on_joined(void)
 
     if (gf_process_dead())
         return;
-    const int error = errno;
+    gf_keep_errno();
     gf_thread_binding_drop_inherited();
     if (cuda->cuCtxGetCurrent && cuda->cuCtxGetDevice &&
         cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
@@ -145,7 +145,6 @@ static void on_joined(void)
     gf_start_options_openmp();
     gf_process.preload->each_hook(note_allocation, &allocated);
     gf_transfer_joined(allocated);
-    errno = error;
 }
 
 static void on_thread_started(void)
@@ -338,7 +337,7 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     if (preload->abi != GF_ENGINE_ABI || preload->size != sizeof(*preload) || p->preload ||
         preload->options->mode == gf_mode_off)
         return NULL;
-    const int error = errno;
+    gf_keep_errno();
     p->preload = preload;
     gf_permit_share(preload->permitted);
     p->pid = getpid();
@@ -362,7 +361,6 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     gf_intervals_start();
     gf_start_options_begin();
     decide_early(preload->cuda);
-    errno = error;
     return &engine;
 }
 

@@ -144,9 +144,8 @@ void gf_start_options_openmp(void)
     if (!count || !gf_process_decision() || gf_load_relaxed(&lowered) ||
         gf_exchange_relaxed(&lowered, true))
         return;
-    const int error = errno;
+    gf_keep_errno();
     const unsigned share = find_share();
     for (unsigned i = 0; i < count; i++)
         lower(&runtimes[i], share);
-    errno = error;
 }

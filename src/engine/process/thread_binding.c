@@ -89,13 +89,12 @@ static void read_own_mask(void *closure, int task, pid_t tid)
 void gf_thread_binding_read_own(struct gf_facts *facts)
 {
     struct own_masks own = {facts, gf_process_placement()};
-    const int error = errno;
+    gf_keep_errno();
 
     memset(&facts->own, 0, sizeof(facts->own));
     facts->all_own = true;
     if (gf_tasks_each(0, read_own_mask, &own) || gf_set_empty(&facts->own))
         facts->all_own = false;
-    errno = error;
 }
 
 static void add_program_mask(void *closure, int task, pid_t tid)
@@ -270,18 +269,15 @@ static bool release_from_submitter(const struct gf_placement *placement)
 bool gf_thread_binding_program_begin(void)
 {
     const struct gf_placement *placement = gf_process_placement();
-    const int error = errno;
-    const bool released =
-        placement && placement->bound && placement->submitters && release_from_submitter(placement);
-
-    errno = error;
-    return released;
+    gf_keep_errno();
+    return placement && placement->bound && placement->submitters &&
+           release_from_submitter(placement);
 }
 
 void gf_thread_binding_program_end(void)
 {
     const struct gf_placement *placement = gf_process_placement();
-    const int error = errno;
+    gf_keep_errno();
     struct gf_cpus mask;
     bool is_ours;
 
@@ -292,7 +288,6 @@ void gf_thread_binding_program_end(void)
         gf_set_equal(&mask, &placement->start) && gf_tasks_set_mask(0, &placement->cpus) == 0 &&
         placement->policy != GF_MPOL_DEFAULT && may_set_policy(&is_ours))
         gf_mempolicy_set(placement->policy, &placement->policy_nodes);
-    errno = error;
 }
 
 void gf_thread_binding_release_child(void)
@@ -309,7 +304,7 @@ static bool is_settled(const struct gf_placement *placement, bool submits)
 void gf_thread_binding_settle(bool submits)
 {
     const struct gf_placement *placement = gf_process_placement();
-    const int error = errno;
+    gf_keep_errno();
     struct gf_cpus mask;
 
     if (!placement || is_settled(placement, submits))
@@ -328,7 +323,6 @@ void gf_thread_binding_settle(bool submits)
     } else if (!placement->bound && has_policy(placement)) {
         set_thread_policy(placement);
     }
-    errno = error;
 }
 
 void gf_thread_binding_rescan(void)

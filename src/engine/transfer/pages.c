@@ -48,12 +48,9 @@ void gf_vma_query_start(void)
 
 static int query_maps(struct procmap_query *query)
 {
-    const int before = errno;
+    gf_keep_errno();
     const int fd = gf_kept_file_get(&maps);
-    const int error = fd < 0 ? EBADF : ioctl(fd, QUERY, query) == 0 ? 0 : errno;
-
-    errno = before;
-    return error;
+    return fd < 0 ? EBADF : ioctl(fd, QUERY, query) == 0 ? 0 : errno;
 }
 
 int gf_vma_query(uintptr_t at, struct gf_vma *ret, char *name, size_t size)

@@ -229,10 +229,9 @@ static bool await_engine(void)
  */
 static void attach_before_fork(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     if (!gf_thread.inside)
         await_engine();
-    errno = error;
 }
 
 static void attach_in_child(void)
@@ -446,7 +445,7 @@ static void warn_of_duplicate(void)
 
 static GF_COLD void start_load(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     int cancel;
 
     /*
@@ -472,7 +471,6 @@ static GF_COLD void start_load(void)
     }
     gf_thread.inside--;
     pthread_setcancelstate(cancel, NULL);
-    errno = error;
 }
 
 void gf_attach(void)

@@ -86,7 +86,7 @@ static unsigned find_set(pid_t process, pid_t thread)
 unsigned gf_counters_join(void)
 {
     gf_libc_bind(); /* the first hooked call of the process may be that of a driver function */
-    const int error = errno;
+    gf_keep_errno();
 
     map_sets();
     unsigned ret = 1;
@@ -95,13 +95,12 @@ unsigned gf_counters_join(void)
     else
         gf_thread.counters = ret =
             has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
-    errno = error;
     return ret;
 }
 
 void gf_counters_end_lost_calls(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     const pid_t process = getpid();
 
     for (unsigned set = 0; set < GF_COUNTER_OWN; set++) {
@@ -112,7 +111,6 @@ void gf_counters_end_lost_calls(void)
         gf_submitter_end_calls(set);
         gf_store_release(&gf_counter_owners[set], 0);
     }
-    errno = error;
 }
 
 /*

@@ -194,7 +194,7 @@ static struct gf_driver *build_for_shim(void)
  */
 static GF_COLD const struct gf_driver *build_table(const void *address, bool pin)
 {
-    const int error = errno;
+    gf_keep_errno();
     static const struct object none;
     struct object driver = {.address = (uintptr_t)address};
     struct gf_driver *ret = NULL;
@@ -207,7 +207,6 @@ static GF_COLD const struct gf_driver *build_table(const void *address, bool pin
     if (ret && pin)
         gf_store_release(&ret->pinned, true);
     gf_thread.inside--;
-    errno = error;
     return ret;
 }
 

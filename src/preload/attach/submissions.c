@@ -122,7 +122,7 @@ static bool is_queried(uintptr_t unused)
 static bool await_query(bool (*is_in_progress)(uintptr_t), uintptr_t handle, uint64_t limit_ns)
 {
     static const struct timespec pause = {.tv_nsec = 20000};
-    const int error = errno;
+    gf_keep_errno();
     const uint64_t start = gf_now_ns();
     bool goes_on = true;
 
@@ -130,7 +130,6 @@ static bool await_query(bool (*is_in_progress)(uintptr_t), uintptr_t handle, uin
          waited = gf_now_ns() - start)
         if (waited > SPIN_NS) /* a raw system call, which is not a cancellation point */
             syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
-    errno = error;
     return !goes_on;
 }
 

@@ -66,10 +66,8 @@ static struct entry *find_entry(pid_t tid)
 
 static bool is_gone(pid_t tid)
 {
-    const int error = errno;
-    const bool gone = sched_getscheduler(tid) < 0 && errno == ESRCH;
-    errno = error;
-    return gone;
+    gf_keep_errno();
+    return sched_getscheduler(tid) < 0 && errno == ESRCH;
 }
 
 /*

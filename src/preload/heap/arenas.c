@@ -26,11 +26,10 @@ void gf_arenas_thread_started(void)
 
     if (gf_likely(limit == 0))
         return;
-    const int error = errno;
+    gf_keep_errno();
     unsigned arena = gf_add_relaxed(&arena_turn, 1) % limit;
     /* With the setting percpu_arena, this call fails, and jemalloc itself assigns arenas by CPU. */
     je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena));
-    errno = error;
 }
 
 /*

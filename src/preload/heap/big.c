@@ -202,12 +202,11 @@ void gf_big_free(void *block)
         je_free(block);
         return;
     }
-    const int error = errno;
+    gf_keep_errno();
     const bool framed = gf_slowpath_enter(gf_slowpath_free, 0, 0);
     free_block(gf_big_find_word((uintptr_t)block), (uintptr_t)block, size);
     if (framed)
         gf_slowpath_leave(NULL);
-    errno = error;
 }
 
 size_t gf_big_usable_size(const void *block)

@@ -36,22 +36,20 @@ static void read_usage(struct usage *ret)
 /* Purges all free pages. Returns 1 if any page was purged. pad is ignored. */
 static int gf_info_malloc_trim(size_t pad)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     (void)pad;
     je_mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
-    errno = error;
     return gf_reclaim_all();
 }
 
 /* Programs rely on the equation arena = uordblks + fordblks. */
 struct mallinfo2 gf_info_mallinfo2(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct usage usage;
 
     read_usage(&usage);
-    errno = error;
     return (struct mallinfo2){
         .arena = usage.resident,
         .uordblks = usage.allocated,
@@ -78,7 +76,7 @@ int gf_info_mallopt(int parameter, int value)
 /* Like glibc's function, this is not a cancellation point. */
 void gf_info_malloc_stats(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct usage usage;
     int cancel;
 
@@ -90,7 +88,6 @@ void gf_info_malloc_stats(void)
             "max mmap regions = %10u\nmax mmap bytes   = %10lu\n",
             usage.resident, usage.allocated, usage.resident, usage.allocated, 0u, 0ul);
     pthread_setcancelstate(cancel, NULL);
-    errno = error;
 }
 
 int gf_info_malloc_info(int options, FILE *stream)
@@ -122,7 +119,7 @@ static uint64_t read_pages(const char *name)
 
 void gf_info_heap(struct gf_heap_stats *ret)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct usage usage;
     unsigned arenas = 0;
     size_t size = sizeof(arenas);
@@ -139,7 +136,6 @@ void gf_info_heap(struct gf_heap_stats *ret)
         .cached = read_size("stats.arenas." GF_ARENAS_ALL ".tcache_bytes"),
         .arenas = arenas,
     };
-    errno = error;
 }
 
 /* The following functions of jemalloc behave as those of glibc do. */

@@ -344,7 +344,7 @@ static uint64_t sample_weight(_Atomic uint64_t *turn, size_t block)
 void gf_first_touch_allocated(void *start, size_t size, size_t block)
 {
     const uint64_t weight = sample_weight(&touch.turn_allocated, block);
-    const int error = errno;
+    gf_keep_errno();
     uintptr_t missing;
 
     if (!weight)
@@ -358,20 +358,18 @@ void gf_first_touch_allocated(void *start, size_t size, size_t block)
         gf_add_relaxed(&touch.missing_bytes, bytes);
         gf_add_relaxed(&touch.us, bytes / 1024 * gf_load_relaxed(&touch.ns_per_mib) / 1024 / 1000);
     }
-    errno = error;
 }
 
 void gf_first_touch_freed(void *start, size_t size, size_t block)
 {
     const uint64_t weight = sample_weight(&touch.turn_freed, block);
-    const int error = errno;
+    gf_keep_errno();
     uintptr_t missing;
 
     if (!weight)
         return;
     const uint64_t count = count_missing((uintptr_t)start, size, &missing);
     gf_add_relaxed(&touch.untouched_bytes, size / PROBES * count * weight);
-    errno = error;
 }
 
 void gf_first_touch_read(struct gf_heap_first_touch *ret)

@@ -306,7 +306,7 @@ static void decide_mode(void)
 GF_COLD static bool decide_once(void)
 {
     gf_libc_bind();
-    const int error = errno;
+    gf_keep_errno();
     const bool first = !atomic_flag_test_and_set_explicit(&taken, memory_order_acquire);
 
     if (first) {
@@ -319,7 +319,6 @@ GF_COLD static bool decide_once(void)
     }
     while (!deciding && gf_mode_get() == gf_heap_mode_undecided)
         sched_yield();
-    errno = error;
     return first;
 }
 

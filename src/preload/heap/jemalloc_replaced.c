@@ -222,10 +222,8 @@ uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
 
 static bool mostly_present(const char *start, size_t size)
 {
-    const int error = errno;
-    const bool ret = gf_presence_most(start, size);
-    errno = error;
-    return ret;
+    gf_keep_errno();
+    return gf_presence_most(start, size);
 }
 
 void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)

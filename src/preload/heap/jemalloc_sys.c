@@ -152,7 +152,7 @@ static void *map_pages(void *address, size_t size, int protection, int flags, in
 
 void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);
     void *const mapped = map_pages(address, size, protection, flags, fd, offset);
 
@@ -162,13 +162,12 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
         gf_mappings_apply_policy(mapped, size);
     }
     gf_slowpath_end(&mark, gf_slowpath_map, size);
-    errno = error;
     return mapped;
 }
 
 int gf_heap_munmap(void *address, size_t size)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_unmap);
 
     /*
@@ -183,7 +182,6 @@ int gf_heap_munmap(void *address, size_t size)
         gf_mappings_add((uintptr_t)address, size);
     }
     gf_slowpath_end(&mark, gf_slowpath_unmap, size);
-    errno = error;
     return result;
 }
 
@@ -212,7 +210,7 @@ static int purge(void *address, size_t size)
 
 int gf_heap_madvise(void *address, size_t size, int advice)
 {
-    const int error = errno;
+    gf_keep_errno();
     const bool purges = advice == MADV_DONTNEED || advice == MADV_FREE;
     const enum gf_slowpath_part part = purges ? gf_slowpath_purge : gf_slowpath_map;
     const struct gf_slowpath_mark mark = gf_slowpath_begin(part);
@@ -224,15 +222,11 @@ int gf_heap_madvise(void *address, size_t size, int advice)
     if (result == 0 && advice == MADV_DONTNEED)
         gf_add_relaxed(&gf_budget.purged, size);
     gf_slowpath_end(&mark, part, size);
-    errno = error;
     return result;
 }
 
 int gf_heap_mprotect(void *address, size_t size, int protection)
 {
-    const int error = errno;
-    const int result = (int)syscall(SYS_mprotect, address, size, protection);
-
-    errno = error;
-    return result;
+    gf_keep_errno();
+    return (int)syscall(SYS_mprotect, address, size, protection);
 }

@@ -87,11 +87,10 @@ enum { lock_free, lock_held, lock_wanted };
 
 static GF_COLD void wait_for_lock(struct gf_lock *lock)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     while (gf_exchange_acquire(&lock->state, lock_wanted) != lock_free)
         syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, lock_wanted, NULL);
-    errno = error;
 }
 
 void gf_lock_take(struct gf_lock *lock)
@@ -106,9 +105,8 @@ void gf_lock_give(struct gf_lock *lock)
 {
     if (gf_unlikely(atomic_exchange_explicit(&lock->state, lock_free, memory_order_release) ==
                     lock_wanted)) {
-        const int error = errno;
+        gf_keep_errno();
         syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1);
-        errno = error;
     }
 }
 
@@ -213,12 +211,11 @@ size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
 
 static bool try_mapping(size_t size, int protection, int flags)
 {
-    const int error = errno;
+    gf_keep_errno();
     const long mapped = syscall(SYS_mmap, NULL, size, protection, MAP_ANONYMOUS | flags, -1, 0L);
 
     if (mapped != -1)
         syscall(SYS_munmap, mapped, size);
-    errno = error;
     return mapped != -1;
 }
 

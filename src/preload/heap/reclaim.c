@@ -104,7 +104,7 @@ static void drop_mappings(void)
 
 void gf_reclaim_now(enum gf_reclaim_kind newest)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     if (newest == gf_reclaim_pages)
         drop_mappings();
@@ -112,18 +112,16 @@ void gf_reclaim_now(enum gf_reclaim_kind newest)
     if (newest == gf_reclaim_mappings)
         drop_mappings();
     wake_engine(); /* last: the engine's thread must not purge what this thread is about to purge */
-    errno = error;
 }
 
 bool gf_reclaim_all(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     const uint64_t before = gf_load_relaxed(&gf_budget.purged);
 
     while (gf_pool_drop(UINT64_MAX))
         ;
     gf_evict(UINT64_MAX);
-    errno = error;
     return gf_load_relaxed(&gf_budget.purged) != before;
 }
 
@@ -166,7 +164,7 @@ void gf_reclaim_limit(int resource, uint64_t soft)
 
 void gf_reclaim_in_child(bool may_lock)
 {
-    const int error = errno;
+    gf_keep_errno();
     const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
 
     gf_own_table_in_child();
@@ -185,7 +183,6 @@ void gf_reclaim_in_child(bool may_lock)
             gf_reclaim_managed())
             gf_evict(UINT64_MAX);
     }
-    errno = error;
 }
 
 void gf_reclaim_watch(void (*wake)(void), uint64_t headroom)

@@ -59,7 +59,7 @@ void gf_slowpath_usage(struct gf_slowpath_usage *ret)
 {
     struct rusage usage;
     struct timespec cpu;
-    const int error = errno;
+    gf_keep_errno();
 
     *ret = (struct gf_slowpath_usage){0};
     if (getrusage(RUSAGE_THREAD, &usage) == 0 &&
@@ -71,7 +71,6 @@ void gf_slowpath_usage(struct gf_slowpath_usage *ret)
         ret->voluntary = (uint64_t)usage.ru_nvcsw;
         ret->forced = (uint64_t)usage.ru_nivcsw;
     }
-    errno = error;
 }
 
 static void slowpath_before_fork(void)
@@ -142,13 +141,12 @@ static void start_clock(uint64_t now, bool usage)
 
 static GF_COLD void report_call(void)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     call.reporting = true;
     call.slow.forked = gf_slowpath_forked(call.slow.start_ns, call.slow.end_ns);
     watching()->report(&call.slow);
     call.reporting = false;
-    errno = error;
 }
 
 static void stop_clock(uint64_t now)

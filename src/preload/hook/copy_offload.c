@@ -40,10 +40,9 @@ uint64_t gf_copy_offload_submitted(void)
 static uint64_t count_major_faults(void)
 {
     struct rusage usage = {0};
-    const int error = errno;
+    gf_keep_errno();
 
     getrusage(RUSAGE_THREAD, &usage);
-    errno = error;
     return (uint64_t)usage.ru_majflt;
 }
 

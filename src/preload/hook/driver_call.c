@@ -108,7 +108,7 @@ static void notify_listed(void)
 
 void gf_submit_first(const struct gf_submission *submission)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_cuda *cuda = gf_driver_functions();
     const CUcontext context = current_context(cuda);
     const int device = context ? current_device(cuda) : -1;
@@ -124,7 +124,6 @@ void gf_submit_first(const struct gf_submission *submission)
      */
     if (submission->stream_work != &gf_submissions_elsewhere)
         atomic_fetch_or(submission->stream_work, submission->work);
-    errno = error;
 }
 
 void gf_submit_await(CUstream stream)

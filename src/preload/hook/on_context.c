@@ -77,21 +77,19 @@ static CUcontext primary_of(CUdevice device)
  */
 static unsigned captures_of(CUcontext context, CUdevice device)
 {
-    const int error = errno;
+    gf_keep_errno();
     unsigned ret = 0;
 
     if (gf_unlikely(gf_load_relaxed(&gf_submissions.captures)))
         ret = gf_captures_of_context(device >= 0 ? primary_of(device) : context);
-    errno = error;
     return ret;
 }
 
 static void leave_captures(unsigned captures, CUdevice device, CUresult result)
 {
-    const int error = errno;
+    gf_keep_errno();
     if (captures)
         gf_captures_left(captures, result == CUDA_SUCCESS && (device < 0 || !is_active(device)));
-    errno = error;
 }
 
 #define END(symbol, type, context, device)                                                         \
@@ -148,11 +146,10 @@ static void notify_current(enum gf_sighting how, uint64_t bytes)
     CUdevice device;
     if (gf_likely(!gf_engine()))
         return;
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_cuda *cuda = gf_driver_functions();
     if (cuda->cuCtxGetDevice && cuda->cuCtxGetDevice(&device) == CUDA_SUCCESS)
         notify_device(device, how, bytes);
-    errno = error;
 }
 
 /* Wraps a driver call in which the driver may start threads. */

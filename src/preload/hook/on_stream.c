@@ -285,7 +285,7 @@ static void tell_begun(void)
 
 static void open_capture(CUstream origin)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_cuda *cuda = gf_driver_functions();
     CUcontext context = NULL;
 
@@ -294,7 +294,6 @@ static void open_capture(CUstream origin)
         cuda->cuStreamGetCtx(origin, &context) != CUDA_SUCCESS)
         context = NULL;
     gf_captures_open(origin, context);
-    errno = error;
 }
 
 /* The hook of a call that begins a capture. */
@@ -339,15 +338,12 @@ GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
 
 static bool is_uncaptured(CUstream stream)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_cuda *cuda = gf_driver_functions();
     CUstreamCaptureStatus status;
-    const bool ret = cuda->cuStreamIsCapturing &&
-                     cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-                     status == CU_STREAM_CAPTURE_STATUS_NONE;
-
-    errno = error;
-    return ret;
+    return cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /*

@@ -79,11 +79,9 @@ int gf_on_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run
  */
 static bool read_affinity(pid_t tid, struct gf_cpus *ret)
 {
-    const int error = errno;
+    gf_keep_errno();
     memset(ret, 0, sizeof(*ret));
-    const bool known = syscall(SYS_sched_getaffinity, tid, sizeof(*ret), ret) > 0;
-    errno = error;
-    return known;
+    return syscall(SYS_sched_getaffinity, tid, sizeof(*ret), ret) > 0;
 }
 
 /*
@@ -97,11 +95,10 @@ static bool is_programs_call(void)
 
 static void record_change(pid_t tid, const struct gf_cpus *before)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct gf_cpus after;
     if (read_affinity(tid, &after))
         gf_thread_class_affinity(tid, before, &after);
-    errno = error;
 }
 
 int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)

@@ -115,9 +115,8 @@ bool gf_libc_names_prepare(void)
     if (!gf_mode_is_jemalloc())
         return true;
     if (!atomic_flag_test_and_set_explicit(&begun, memory_order_relaxed)) {
-        const int error = errno;
+        gf_keep_errno();
         gf_store_release(&state, lead_here() ? leads : cannot);
-        errno = error;
     }
     while (gf_load_acquire(&state) == unknown)
         sched_yield(); /* A short wait, because the other thread only makes two system calls. */

@@ -73,7 +73,7 @@ static void start(bool inside_calloc)
 {
     if (gf_likely(!gf_heap_init()))
         return;
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_options *options = gf_startup_env_options();
     if (options->mode != gf_mode_off)
         gf_default_stack_enlarge();
@@ -84,7 +84,6 @@ static void start(bool inside_calloc)
     if (gf_unlikely(gf_startup_env()->run) && options->mode != gf_mode_off && options->verbose &&
         may_lock_exit_handlers(inside_calloc))
         gf_run_root_open();
-    errno = error;
 }
 
 void gf_start(void)

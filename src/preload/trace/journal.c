@@ -42,14 +42,13 @@ static void map_mark(void)
  */
 static void gf_fork_mark_set(void)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     if (!gf_load_acquire(&wiped_mark))
         map_mark();
     _Atomic unsigned *word = gf_load_acquire(&wiped_mark);
     if (word)
         gf_store_release(word, 1);
-    errno = error;
 }
 
 /*
@@ -117,11 +116,8 @@ static struct gf_line_slots *journal_slots(void)
  */
 static bool is_gone(pid_t process)
 {
-    const int error = errno;
-    const bool gone = syscall(SYS_kill, process, 0) != 0 && errno == ESRCH;
-
-    errno = error;
-    return gone;
+    gf_keep_errno();
+    return syscall(SYS_kill, process, 0) != 0 && errno == ESRCH;
 }
 
 static void reset_copy(void)
@@ -226,7 +222,7 @@ static void put_last_line(uint64_t now)
 
 struct gf_line *gf_journal_begin(const char *event)
 {
-    const int error = errno;
+    gf_keep_errno();
     const uint64_t now = gf_now_ns();
     struct gf_line *line = NULL;
 
@@ -244,7 +240,6 @@ struct gf_line *gf_journal_begin(const char *event)
         if (!line)
             gf_line_slots_count_dropped(journal_slots());
     }
-    errno = error;
     return line;
 }
 
@@ -369,12 +364,11 @@ static void drain_slots(struct gf_line_slots *from)
 
 void gf_journal_drain(void)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     drain_slots(journal_slots());
     if (journal_slots() != &own)
         drain_slots(&own); /* lines begun before the slots were shared */
-    errno = error;
 }
 
 /*
@@ -396,7 +390,7 @@ static bool is_served(uint64_t now)
 
 void gf_journal_end(struct gf_line *line)
 {
-    const int error = errno;
+    gf_keep_errno();
     /* Read before gf_line_slots_ready, because after that call another thread may take the slot. */
     const uint64_t made_ns = line->made_ns;
 
@@ -409,7 +403,6 @@ void gf_journal_end(struct gf_line *line)
         gf_journal_drain();
     }
     warn_of_failure();
-    errno = error;
 }
 
 /*
@@ -418,7 +411,7 @@ void gf_journal_end(struct gf_line *line)
  */
 void gf_journal_put_exit(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     const pid_t now = getpid();
     struct gf_line *line;
 
@@ -429,7 +422,6 @@ void gf_journal_put_exit(void)
         gf_json_text(&line->json, "text", "the process ended normally");
         gf_journal_end(line);
     }
-    errno = error;
 }
 
 void gf_journal_event(const char *event, const char *fields)

@@ -63,12 +63,8 @@ static bool is_stuck(uint64_t mark, uint64_t now)
  */
 static bool is_abandoned(uint64_t mark, uint64_t now)
 {
-    const int error = errno;
-    const bool abandoned =
-        is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
-
-    errno = error;
-    return abandoned;
+    gf_keep_errno();
+    return is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
 }
 
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)

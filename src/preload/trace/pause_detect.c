@@ -58,7 +58,7 @@ static uint64_t delay_between(const struct sample *before, const struct sample *
 
 void gf_pause_check(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct sample now;
 
     take_sample(&now);
@@ -69,7 +69,6 @@ void gf_pause_check(void)
     if (last.at_ns && now.switches != last.switches && passed > busy + SLACK_NS)
         add_span(last.at_ns, now.at_ns, false);
     last = now;
-    errno = error;
 }
 
 bool gf_pause_wait(const sigset_t *wanted)

@@ -440,7 +440,7 @@ static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now
                                   enum gf_timed kind, const char *name, size_t size,
                                   const void *block)
 {
-    const int error = errno;
+    gf_keep_errno();
     const struct gf_slowpath slow = {.call = gf_slowpath_other,
                                      .size = size,
                                      .block = block,
@@ -460,7 +460,6 @@ static GF_COLD void report_driver(const struct gf_stall_mark *mark, uint64_t now
     if (current && current(&gpu))
         evidence.gpu = gpu;
     judge_call(name, &evidence);
-    errno = error;
 }
 
 void gf_stall_end(const struct gf_stall_mark *mark, enum gf_timed kind, const char *name,

@@ -104,7 +104,7 @@ static bool is_due(uint64_t now)
 
 void gf_step_log_add(uint64_t step, uint64_t ns)
 {
-    const int error = errno;
+    gf_keep_errno();
     pid_t pid;
 
     if (!gf_journal_shared() || !take_batch(pid = getpid()))
@@ -120,12 +120,11 @@ void gf_step_log_add(uint64_t step, uint64_t ns)
             log_batch(ns);
     }
     gf_store_release(&holder, 0);
-    errno = error;
 }
 
 void gf_step_log_flush(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     const pid_t pid = getpid();
     pid_t none = 0;
 
@@ -134,7 +133,6 @@ void gf_step_log_flush(void)
     if (batch.pid == pid && batch.count)
         log_batch(batch.line_ns);
     gf_store_release(&holder, 0);
-    errno = error;
 }
 
 static _Atomic uint64_t current, ended;

@@ -99,15 +99,13 @@ static int derived_priority(void)
 
 int gf_io_priority_get(void)
 {
-    const int error = errno;
+    gf_keep_errno();
     const long priority_own = gf_permit(gf_permit_io_priority)
                                   ? syscall(SYS_ioprio_get, WHO_PROCESS, 0)
                                   : GF_IO_PRIORITY_UNKNOWN;
-    const int ret = priority_own < 0                   ? GF_IO_PRIORITY_UNKNOWN
-                    : priority_own >> CLASS_SHIFT == 0 ? derived_priority()
-                                                       : (int)priority_own;
-    errno = error;
-    return ret;
+    return priority_own < 0                   ? GF_IO_PRIORITY_UNKNOWN
+           : priority_own >> CLASS_SHIFT == 0 ? derived_priority()
+                                              : (int)priority_own;
 }
 
 bool gf_io_priority_is_for_all(int priority)
@@ -125,12 +123,11 @@ static __thread int priority_now = GF_IO_PRIORITY_UNKNOWN, priority_own = GF_IO_
 
 static void change(int priority)
 {
-    const int error = errno;
+    gf_keep_errno();
 
     if (priority != priority_now && gf_permit(gf_permit_io_priority) &&
         syscall(SYS_ioprio_set, WHO_PROCESS, 0, priority) == 0)
         priority_now = priority;
-    errno = error;
 }
 
 bool gf_io_priority_set(int priority)

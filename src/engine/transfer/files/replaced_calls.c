@@ -163,11 +163,10 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
 
     if (bytes >= GF_TUNE_IMPORT_LEAST && !gf_permit_sealed() && are_disjoint(to, from, bytes) &&
         gf_import_owner_is_here()) {
-        const int error = errno;
+        gf_keep_errno();
         const size_t lead = -(uintptr_t)to % LINE;
         memcpy(to, from, lead);
         done = lead + copy_in_context((char *)to + lead, (const char *)from + lead, bytes - lead);
-        errno = error;
     }
     memcpy((char *)to + done, (const char *)from + done, bytes - done);
     return to;

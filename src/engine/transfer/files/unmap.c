@@ -196,7 +196,7 @@ static bool move(struct slot *slot, void *at, size_t bytes)
  */
 static bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
 {
-    const int error = errno;
+    gf_keep_errno();
     struct slot *slot =
         !is_address_space_limited() && has_headroom(pool, bytes) ? take_unmap_slot() : NULL;
     const bool moved = slot && move(slot, at, bytes);
@@ -205,7 +205,6 @@ static bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
         hand_over(pool, slot);
     else if (slot)
         give_slot(slot);
-    errno = error;
     return moved;
 }
 
