@@ -45,20 +45,18 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
     if (each >= CPUS_LEAST && !visible)
         return;
     if (each >= CPUS_LEAST) {
-        gf_finding_add(
-            ret, gf_status_ok, "%.3g CPUs for each GPU%s", each,
-            each < CPUS_ALL
-                ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
-                : "");
+        gf_ok(ret, "%.3g CPUs for each GPU%s", each,
+              each < CPUS_ALL
+                  ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
+                  : "");
         return;
     }
     struct gf_finding *finding =
         cpus < CPUS_LEAST
-            ? gf_finding_add(ret, gf_status_problem, "%.3g CPU%s: copies will not be staged", cpus,
-                             cpus > 0.99 && cpus < 1.01 ? "" : "s")
-            : gf_finding_add(ret, gf_status_problem,
-                             "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged",
-                             cpus, gpus);
+            ? gf_problem(ret, "%.3g CPU%s: copies will not be staged", cpus,
+                         cpus > 0.99 && cpus < 1.01 ? "" : "s")
+            : gf_problem(ret, "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged",
+                         cpus, gpus);
     gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
                         gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
     gf_finding_fix(finding,
@@ -104,14 +102,14 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
     if (!set && ranks == 1)
         return;
     if (each * ranks <= cpus) {
-        gf_finding_add(ret, gf_status_ok, "%lu OpenMP threads for %u CPUs", each * ranks, cpus);
+        gf_ok(ret, "%lu OpenMP threads for %u CPUs", each * ranks, cpus);
         return;
     }
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem,
-                       ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
-                                  : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
-                       ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
+        gf_problem(ret,
+                   ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
+                              : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
+                   ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
     if (set)
         gf_finding_evidence(finding, "%s=%lu; ranks on this node: %u", name, set, ranks);
     else
@@ -131,12 +129,10 @@ void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findin
         return;
     gf_set_format(&isolated, list, sizeof(list));
     if (gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated)) {
-        gf_finding_add(ret, gf_status_ok, "CPUs %s are isolated; this process may use others",
-                       list);
+        gf_ok(ret, "CPUs %s are isolated; this process may use others", list);
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "this process may use only isolated CPUs");
+    struct gf_finding *finding = gf_problem(ret, "this process may use only isolated CPUs");
     gf_finding_evidence(finding, "/%s: %s; this process may use %s", file, list,
                         gf_set_format(cpus, allowed, sizeof(allowed)));
     gf_finding_fix(finding, "give the process other CPUs, or boot without isolcpus= for these and "
@@ -151,13 +147,12 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
     if (gf_procfs_read(text, sizeof(text), input->root, "%s", file) <= 0)
         return; /* no node of Kubernetes, or a container that does not see the file */
     if (strstr(text, "\"policyName\":\"static\"")) {
-        gf_finding_add(ret, gf_status_ok, "the kubelet gives Guaranteed pods CPUs of their own");
+        gf_ok(ret, "the kubelet gives Guaranteed pods CPUs of their own");
         return;
     }
     if (!strstr(text, "\"policyName\":\"none\""))
         return;
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "the kubelet lets all pods share all CPUs");
+    struct gf_finding *finding = gf_problem(ret, "the kubelet lets all pods share all CPUs");
     gf_finding_evidence(finding, "/%s: policyName none", file);
     gf_finding_fix(finding,
                    "in the kubelet's configuration: cpuManagerPolicy: static, "
@@ -355,11 +350,10 @@ static struct gf_finding *report_lowered(const struct clocks *clocks, bool near,
 
     join_settings(clocks, false, settings, sizeof(settings));
     if (clocks->is_sample)
-        return gf_finding_add(ret, gf_status_problem,
-                              "CPUs lower their clock when they idle (governor %s)", settings);
-    return gf_finding_add(ret, gf_status_problem, "%u of %u CPUs%s %s (governor %s): %s", count,
-                          gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb,
-                          settings, gf_set_format(&clocks->lowered, some, sizeof(some)));
+        return gf_problem(ret, "CPUs lower their clock when they idle (governor %s)", settings);
+    return gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count,
+                      gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb, settings,
+                      gf_set_format(&clocks->lowered, some, sizeof(some)));
 }
 
 void gf_check_governor(const struct gf_check_input *input, struct gf_findings *ret)
@@ -374,8 +368,8 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
     if (!clocks.count)
         return;
     if (gf_set_empty(&clocks.lowered)) {
-        gf_finding_add(ret, gf_status_ok, "CPUs keep their clock high (governor %s)",
-                       join_settings(&clocks, true, settings, sizeof(settings)));
+        gf_ok(ret, "CPUs keep their clock high (governor %s)",
+              join_settings(&clocks, true, settings, sizeof(settings)));
         return;
     }
     struct gf_finding *finding = report_lowered(&clocks, near, ret);
@@ -465,15 +459,15 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
         return; /* no idle states, as in a virtual machine, where the hypervisor controls them */
     if (!gf_check_is_inference(input) || deepest <= WAKE_UP_MOST_US ||
         (limit >= 0 && limit <= WAKE_UP_MOST_US)) {
-        gf_finding_add(ret, gf_status_ok, "idle CPUs need at most %ld us to wake up (%s)",
-                       limit >= 0 && limit < deepest ? limit : deepest, name);
+        gf_ok(ret, "idle CPUs need at most %ld us to wake up (%s)",
+              limit >= 0 && limit < deepest ? limit : deepest, name);
         return;
     }
     if (!gf_check_is_recorded(input))
         snprintf(measured, sizeof(measured), "; measured wake-up latency: %ld us",
                  measure_wake_up());
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
+    struct gf_finding *finding =
+        gf_problem(ret, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
     gf_finding_evidence(finding, "/sys/devices/system/cpu/cpu%d/cpuidle: %s: %ld us%s", cpu, name,
                         deepest, measured);
     gf_finding_command(finding, "cpupower idle-set -D %d", WAKE_UP_MOST_US);
@@ -490,12 +484,11 @@ void gf_check_boost(const struct gf_check_input *input, struct gf_findings *ret)
     if (!has_boost && !has_turbo)
         return;
     if ((!has_boost || on) && (!has_turbo || !off)) {
-        gf_finding_add(ret, gf_status_ok, "CPUs may use their turbo clock");
+        gf_ok(ret, "CPUs may use their turbo clock");
         return;
     }
     const bool is_turbo = has_turbo && off;
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "CPUs may not use their turbo clock");
+    struct gf_finding *finding = gf_problem(ret, "CPUs may not use their turbo clock");
     gf_finding_evidence(finding, "/%s: %d", is_turbo ? turbo : boost, is_turbo);
     gf_finding_command(finding, "echo %d > /%s", !is_turbo, is_turbo ? turbo : boost);
 }

@@ -81,9 +81,8 @@ static void report_far_interrupts(const struct device *device, unsigned count,
                                   struct gf_findings *ret)
 {
     char near[64];
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "%s %s: CPUs of other nodes serve all interrupts",
-                       device->kind, device->bdf);
+    struct gf_finding *finding = gf_problem(ret, "%s %s: CPUs of other nodes serve all interrupts",
+                                            device->kind, device->bdf);
 
     gf_set_format(&device->local, near, sizeof(near));
     gf_finding_evidence(finding,
@@ -120,8 +119,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
     if (folder)
         closedir(folder);
     if (devices && !problems)
-        gf_finding_add(ret, gf_status_ok, "interrupts of %u devices reach CPUs of their nodes",
-                       devices);
+        gf_ok(ret, "interrupts of %u devices reach CPUs of their nodes", devices);
 }
 
 static bool exists_below(const struct gf_check_input *input, const char *name)
@@ -152,12 +150,11 @@ void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings
     const bool is_open = strstr(version, "Open Kernel Module");
     if (is_open || exists_below(input, "sys/module/nvidia_peermem") ||
         exists_below(input, "sys/module/nv_peer_mem")) {
-        gf_finding_add(ret, gf_status_ok, "network cards can access GPU memory (%s)",
-                       is_open ? "DMA-BUF" : "nvidia_peermem");
+        gf_ok(ret, "network cards can access GPU memory (%s)",
+              is_open ? "DMA-BUF" : "nvidia_peermem");
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "network cards cannot access GPU memory");
+    struct gf_finding *finding = gf_problem(ret, "network cards cannot access GPU memory");
     gf_finding_evidence(finding, "/dev/infiniband; no /sys/module/nvidia_peermem; "
                                  "/proc/driver/nvidia/version: no open kernel module");
     gf_finding_command(finding, "modprobe nvidia_peermem");
@@ -173,10 +170,10 @@ void gf_check_iommu(const struct gf_check_input *input, struct gf_findings *ret)
             !gf_host_line(input, type, sizeof(type), DEVICES "/%s/iommu_group/type", gpu->bdf))
             continue;
         if (strcmp(type, "identity") == 0) {
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "the IOMMU passes addresses through");
+            gf_gpu_ok(ret, gpu->bdf, "the IOMMU passes addresses through");
         } else if (strncmp(type, "DMA", 3) == 0) {
-            struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
-                                                            "the IOMMU translates each address");
+            struct gf_finding *finding =
+                gf_gpu_problem(ret, gpu->bdf, "the IOMMU translates each address");
             gf_finding_evidence(finding, "/" DEVICES "/%s/iommu_group/type: %s", gpu->bdf, type);
             gf_finding_fix(finding,
                            "add iommu=pt (arm64: iommu.passthrough=1) to the boot loader's "
@@ -275,9 +272,8 @@ static void add_port(struct switch_ports *ports, const char *bdf, unsigned contr
  */
 static void report_redirecting(const struct switch_ports *ports, struct gf_findings *ret)
 {
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem,
-        "%u port%s of PCIe switches send%s transfers between devices to the CPU",
+    struct gf_finding *finding = gf_problem(
+        ret, "%u port%s of PCIe switches send%s transfers between devices to the CPU",
         ports->redirecting, ports->redirecting == 1 ? "" : "s", ports->redirecting == 1 ? "s" : "");
 
     gf_finding_evidence(finding, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
@@ -308,7 +304,7 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
     if (ports.redirecting)
         report_redirecting(&ports, ret);
     else if (ports.count)
-        gf_finding_add(ret, gf_status_ok, "PCIe switches pass transfers between devices on");
+        gf_ok(ret, "PCIe switches pass transfers between devices on");
 }
 
 /* Checks where the program's data is stored, and when the kernel writes checkpoints to disk. */
@@ -341,13 +337,11 @@ void gf_check_write_back(const struct gf_check_input *input, struct gf_findings 
     }
     const uint64_t most = bytes ? (uint64_t)bytes : memory / 100 * (uint64_t)percent;
     if (most <= DIRTY_MOST) {
-        gf_finding_add(ret, gf_status_ok, "write-back begins at %.3g GiB of dirty pages",
-                       (double)most / (1 << 30));
+        gf_ok(ret, "write-back begins at %.3g GiB of dirty pages", (double)most / (1 << 30));
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "write-back begins only at %.3g GiB of dirty pages",
-                       (double)most / (1 << 30));
+    struct gf_finding *finding = gf_problem(
+        ret, "write-back begins only at %.3g GiB of dirty pages", (double)most / (1 << 30));
     if (bytes)
         gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_bytes: %ld", bytes);
     else
@@ -441,24 +435,24 @@ void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
     if (!gf_check_is_recorded(input) && realpath(folder, real))
         folder = real;
     if (!find_mount(input, folder, &mount)) {
-        gf_finding_add(ret, gf_status_unknown, "the file system of %s is unknown", folder);
+        gf_unknown(ret, "the file system of %s is unknown", folder);
         return;
     }
     const bool is_layer = is_among(mount.type, layers, GF_ARRAY_LEN(layers));
     const long ahead = read_ahead(input, mount.device);
     if (is_layer || is_among(mount.type, slow, GF_ARRAY_LEN(slow))) {
         struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "%s is on %s", folder,
-                           is_layer ? "the container's own layer" : "network or remote storage");
+            gf_problem(ret, "%s is on %s", folder,
+                       is_layer ? "the container's own layer" : "network or remote storage");
         gf_finding_evidence(finding, "/proc/self/mountinfo: %s is %s", mount.point, mount.type);
         gf_finding_fix(finding, is_layer ? "put data and checkpoints on a bind mount or volume"
                                          : "copy the data to a local disk before the first epoch");
     } else if (ahead >= 0 && ahead < READ_AHEAD_LEAST_KB && strncmp(mount.device, "0:", 2) != 0) {
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "the disk of %s reads only %ld KiB ahead", folder, ahead);
+        struct gf_finding *finding =
+            gf_problem(ret, "the disk of %s reads only %ld KiB ahead", folder, ahead);
         gf_finding_evidence(finding, "read_ahead_kb of device %s: %ld", mount.device, ahead);
         gf_finding_command(finding, "echo 1024 > /sys/class/bdi/%s/read_ahead_kb", mount.device);
     } else {
-        gf_finding_add(ret, gf_status_ok, "%s is on %s", folder, mount.type);
+        gf_ok(ret, "%s is on %s", folder, mount.type);
     }
 }

@@ -26,8 +26,7 @@ static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findi
     for (size_t i = 0; i < GF_ARRAY_LEN(devices); i++) {
         snprintf(path, sizeof(path), "%s%s", input->root, devices[i]);
         if (access(path, F_OK) == 0) {
-            gf_finding_add(ret, gf_status_unknown, "GPUs behind %s are not on the PCI bus",
-                           devices[i]);
+            gf_unknown(ret, "GPUs behind %s are not on the PCI bus", devices[i]);
             return true;
         }
     }
@@ -36,9 +35,8 @@ static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findi
 
 static void report_visible_gpus(const struct gf_visible_gpus *visible, struct gf_findings *ret)
 {
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_ok, "%s%zu GPU%s visible", visible->doubt ? "up to " : "",
-                       visible->count, visible->count == 1 ? " is" : "s are");
+    struct gf_finding *finding = gf_ok(ret, "%s%zu GPU%s visible", visible->doubt ? "up to " : "",
+                                       visible->count, visible->count == 1 ? " is" : "s are");
     if (visible->doubt)
         gf_finding_evidence(finding, "%s", visible->doubt);
 }
@@ -55,9 +53,8 @@ void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
         return;
     struct gf_finding *finding =
         topo->gpu_count
-            ? gf_finding_add(ret, gf_status_problem, "none of the machine's GPUs (%zu) is visible",
-                             topo->gpu_count)
-            : gf_finding_add(ret, gf_status_problem, "there is no NVIDIA GPU here");
+            ? gf_problem(ret, "none of the machine's GPUs (%zu) is visible", topo->gpu_count)
+            : gf_problem(ret, "there is no NVIDIA GPU here");
     gf_finding_evidence(
         finding,
         "/sys/bus/pci/devices, /proc/driver/nvidia/gpus, /dev/nvidia*, CUDA_VISIBLE_DEVICES");
@@ -96,11 +93,11 @@ void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
         if (now <= 0 || now > 32 || most <= 0 || most > 32)
             continue;
         if (now >= most) {
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "the link uses all %ld lanes", most);
+            gf_gpu_ok(ret, gpu->bdf, "the link uses all %ld lanes", most);
             continue;
         }
-        struct gf_finding *finding = gf_finding_add_gpu(
-            ret, gf_status_problem, gpu->bdf, "the link uses %ld of %ld lanes", now, most);
+        struct gf_finding *finding =
+            gf_gpu_problem(ret, gpu->bdf, "the link uses %ld of %ld lanes", now, most);
         gf_finding_evidence(finding,
                             "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
                             gpu->bdf, now, most);
@@ -121,8 +118,7 @@ static void report_unknown_node(const struct gf_check_input *input, const char *
                                 struct gf_findings *ret)
 {
     char list[LIST_MAX], node[16];
-    struct gf_finding *finding =
-        gf_finding_add_gpu(ret, gf_status_problem, bdf, "NUMA node unknown");
+    struct gf_finding *finding = gf_gpu_problem(ret, bdf, "NUMA node unknown");
 
     gf_finding_evidence(finding, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", bdf,
                         read_device_file(input, bdf, "numa_node", node, sizeof(node)),
@@ -139,14 +135,13 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
 
     if (topo->machine->node_count < 2) {
         if (topo->visible.count)
-            gf_finding_add(ret, gf_status_ok,
-                           "one NUMA node: all CPUs and memory are near the GPU");
+            gf_ok(ret, "one NUMA node: all CPUs and memory are near the GPU");
         return;
     }
     for (size_t at = 0; (gpu = next_visible(topo, &at));) {
         if (gpu->source)
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "on node %s (%s)",
-                               gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
+            gf_gpu_ok(ret, gpu->bdf, "on node %s (%s)",
+                      gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
         else
             report_unknown_node(input, gpu->bdf, ret);
     }
@@ -179,14 +174,13 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
     char near[LIST_MAX], allowed[LIST_MAX];
 
     if (!need) {
-        gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf,
-                           "this process may use %u of the %u CPUs of the GPU's node", usable, all);
+        gf_gpu_ok(ret, gpu->bdf, "this process may use %u of the %u CPUs of the GPU's node", usable,
+                  all);
         return;
     }
-    struct gf_finding *finding = gf_finding_add_gpu(
-        ret, gf_status_problem, gpu->bdf,
-        "this process may use only %u of the %u CPUs of the GPU's node: %s", usable, all,
-        usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
+    struct gf_finding *finding = gf_gpu_problem(
+        ret, gpu->bdf, "this process may use only %u of the %u CPUs of the GPU's node: %s", usable,
+        all, usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
     gf_finding_evidence(finding,
                         "the GPU's node has CPUs %s; this process may use %s; binding all threads "
                         "needs %u near the GPU",
@@ -212,8 +206,8 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
             report_usable(input->topo, gpu, ret);
             continue;
         }
-        struct gf_finding *finding = gf_finding_add_gpu(
-            ret, gf_status_problem, gpu->bdf, "this process may use no CPU of the GPU's node");
+        struct gf_finding *finding =
+            gf_gpu_problem(ret, gpu->bdf, "this process may use no CPU of the GPU's node");
         gf_finding_evidence(finding, "the GPU's node has CPUs %s; this process may use %s", near,
                             gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
         gf_finding_fix(finding,
@@ -275,8 +269,8 @@ static void report_forbidden(const struct gf_check_input *input, const struct gf
                              struct gf_findings *ret)
 {
     char allowed[128], near[128];
-    struct gf_finding *finding = gf_finding_add_gpu(ret, gf_status_problem, gpu->bdf,
-                                                    "this process may use no memory of its node");
+    struct gf_finding *finding =
+        gf_gpu_problem(ret, gpu->bdf, "this process may use no memory of its node");
 
     gf_set_format(&gpu->nodes, near, sizeof(near));
     gf_finding_evidence(finding, "/proc/self/status: Mems_allowed_list: %s; the GPU's node: %s",
@@ -291,8 +285,8 @@ static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *g
                         struct gf_findings *ret)
 {
     char nodes[128];
-    struct gf_finding *finding = gf_finding_add_gpu(
-        ret, gf_status_problem, gpu->bdf,
+    struct gf_finding *finding = gf_gpu_problem(
+        ret, gpu->bdf,
         "only %llu MiB are free on node %s, so new pages are "
         "allocated on other nodes",
         (unsigned long long)near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
@@ -325,8 +319,7 @@ void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings
         if (near && near < FREE_LEAST && far > FREE_ELSEWHERE)
             report_full(near, far, gpu, ret);
         else if (near)
-            gf_finding_add_gpu(ret, gf_status_ok, gpu->bdf, "%.3g GiB are free on its node",
-                               (double)near / (1 << 30));
+            gf_gpu_ok(ret, gpu->bdf, "%.3g GiB are free on its node", (double)near / (1 << 30));
     }
 }
 
@@ -369,15 +362,15 @@ void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret
     for (size_t i = 0; i < GF_ARRAY_LEN(oldest); i++) {
         if (oldest[i].cuda != cuda || branch >= oldest[i].driver)
             continue;
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "driver %u is too old for CUDA %u", branch, cuda);
+        struct gf_finding *finding =
+            gf_problem(ret, "driver %u is too old for CUDA %u", branch, cuda);
         gf_finding_evidence(finding, "/proc/driver/nvidia/version: %u; CUDA_VERSION=%s", branch,
                             toolkit);
         gf_finding_fix(finding, "install driver %u or later, or use an image with an older CUDA",
                        oldest[i].driver);
         return;
     }
-    gf_finding_add(ret, gf_status_ok, "driver %u%s", branch, cuda ? " supports the toolkit" : "");
+    gf_ok(ret, "driver %u%s", branch, cuda ? " supports the toolkit" : "");
 }
 
 /* NVIDIA's error numbers that a faulty or killed program causes come first. */
@@ -465,13 +458,12 @@ void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings 
     for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {
         if (!*first.text[i])
             continue;
-        struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "Xid %u: %s", xids[i].number, xids[i].meaning);
+        struct gf_finding *finding = gf_problem(ret, "Xid %u: %s", xids[i].number, xids[i].meaning);
         gf_finding_evidence(finding, "/dev/kmsg: first message: %s", first.text[i]);
         gf_finding_fix(finding, "%s", xids[i].fix);
         if (i < XIDS_OF_PROGRAMS)
             finding->why = "a program that used the GPU has failed";
     }
     if (ret->count == before)
-        gf_finding_add(ret, gf_status_ok, "the kernel's log has no error of a GPU");
+        gf_ok(ret, "the kernel's log has no error of a GPU");
 }

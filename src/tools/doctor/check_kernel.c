@@ -82,12 +82,12 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
     const bool is_recorded = gf_check_is_recorded(input);
     const int error = is_recorded ? is_old ? EINVAL : 0 : try_populate();
     if (!error) {
-        gf_finding_add(ret, gf_status_ok, "Linux %s supports staged copies", line.text);
+        gf_ok(ret, "Linux %s supports staged copies", line.text);
         return;
     }
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "Linux %s %s", line.text,
-                       is_old ? "is too old for staged copies" : "does not support staged copies");
+        gf_problem(ret, "Linux %s %s", line.text,
+                   is_old ? "is too old for staged copies" : "does not support staged copies");
     gf_finding_evidence(
         finding, "/%s: %s%s%s", gf_host_files[gf_host_release], line.text,
         is_recorded ? "" : "; madvise(MADV_POPULATE_READ): ", is_recorded ? "" : strerror(error));
@@ -120,15 +120,14 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
         return;
     }
     if (thp.on) {
-        gf_finding_add(ret, gf_status_ok, "large pinned buffers get huge pages");
+        gf_ok(ret, "large pinned buffers get huge pages");
         return;
     }
     if (gf_check_is_inference(input)) {
-        gf_finding_add(ret, gf_status_ok, "no huge pages for shared memory: no compaction delays");
+        gf_ok(ret, "no huge pages for shared memory: no compaction delays");
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "large pinned buffers get no huge pages");
+    struct gf_finding *finding = gf_problem(ret, "large pinned buffers get no huge pages");
     gf_finding_evidence(finding, "/%s: %s", thp.file, thp.line);
     gf_finding_command(finding, "echo advise > /%s", thp.file);
     gf_finding_fix(finding,
@@ -140,7 +139,7 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
 static struct gf_finding *report_huge(struct gf_findings *ret, enum gf_host_file file,
                                       const struct line *line, const char *summary)
 {
-    struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s", summary);
+    struct gf_finding *finding = gf_problem(ret, "%s", summary);
     gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line->text);
     gf_finding_command(finding, "echo madvise > /%s", gf_host_files[file]);
     return finding;
@@ -151,15 +150,15 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     struct line enabled, defrag;
 
     if (is_thp_disabled(input)) {
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "this process and its children get no huge pages");
+        struct gf_finding *finding =
+            gf_problem(ret, "this process and its children get no huge pages");
         gf_finding_evidence(finding, "/proc/self/status: THP_enabled: 0");
         gf_finding_fix(finding, "find the launcher or service that calls prctl(PR_SET_THP_DISABLE) "
                                 "before it starts programs");
     } else if (!read_line(input, &enabled, gf_host_thp_enabled) || !strchr(enabled.text, '[')) {
         report_unreadable(ret, "huge pages", gf_host_thp_enabled);
     } else if (gf_thp_chosen(enabled.text, "never") && gf_check_is_inference(input)) {
-        gf_finding_add(ret, gf_status_ok, "no huge pages: no compaction delays a request");
+        gf_ok(ret, "no huge pages: no compaction delays a request");
     } else if (gf_thp_chosen(enabled.text, "never")) {
         report_huge(ret, gf_host_thp_enabled, &enabled, "ordinary memory gets no huge pages");
     } else if (read_line(input, &defrag, gf_host_thp_defrag) &&
@@ -168,7 +167,7 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
                     "a page fault waits while the kernel compacts memory for a huge page")
             ->why = "any page fault may take milliseconds, and stalls a step or a request";
     } else {
-        gf_finding_add(ret, gf_status_ok, "huge pages: %s", enabled.text);
+        gf_ok(ret, "huge pages: %s", enabled.text);
     }
 }
 
@@ -184,9 +183,9 @@ static void check_bits(const struct gf_check_input *input, struct gf_findings *r
     if (!read_number(input, &line, file, &value)) {
         report_unreadable(ret, sysctl, file);
     } else if (!(value & bits)) {
-        gf_finding_add(ret, gf_status_ok, "%s is %ld", sysctl, value);
+        gf_ok(ret, "%s is %ld", sysctl, value);
     } else {
-        struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s", summary);
+        struct gf_finding *finding = gf_problem(ret, "%s", summary);
         gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line.text);
         gf_finding_command(finding, "sysctl -w %s=%ld", sysctl, value & ~bits);
     }
@@ -238,17 +237,15 @@ void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
     if (!total || *total < '0' || *total > '9') {
         report_unreadable(ret, "swapping", gf_host_meminfo);
     } else if (strtoull(total, NULL, 10) == 0 || gf_cgroup_has_no_swap(input->root)) {
-        gf_finding_add(ret, gf_status_ok, "there is no swap");
+        gf_ok(ret, "there is no swap");
     } else if (is_swap_in_memory(input)) {
-        gf_finding_add(ret, gf_status_ok, "swap is compressed memory (zram)");
+        gf_ok(ret, "swap is compressed memory (zram)");
     } else if (!read_number(input, &line, gf_host_swappiness, &swappiness)) {
         report_unreadable(ret, "swapping", gf_host_swappiness);
     } else if (swappiness <= SWAPPINESS_MOST) {
-        gf_finding_add(ret, gf_status_ok, "swapping is the last resort (vm.swappiness %s)",
-                       line.text);
+        gf_ok(ret, "swapping is the last resort (vm.swappiness %s)", line.text);
     } else {
-        struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "the kernel swaps before memory is short");
+        struct gf_finding *finding = gf_problem(ret, "the kernel swaps before memory is short");
         gf_finding_evidence(finding, "/%s: %s; /%s: SwapTotal %llu kB",
                             gf_host_files[gf_host_swappiness], line.text,
                             gf_host_files[gf_host_meminfo], strtoull(total, NULL, 10));
@@ -281,11 +278,11 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
         return;
     if (part[0] != 6 || part[1] < 11 || part[1] > 13 ||
         (part[1] == 12 && part[2] >= CORRECTED_6_12)) {
-        gf_finding_add(ret, gf_status_ok, "Linux %s pins memory without known errors", release);
+        gf_ok(ret, "Linux %s pins memory without known errors", release);
         return;
     }
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "Linux %s has known errors in pinning memory", release);
+    struct gf_finding *finding =
+        gf_problem(ret, "Linux %s has known errors in pinning memory", release);
     gf_finding_evidence(finding, "/%s: %s", gf_host_files[gf_host_release], release);
     gf_finding_fix(finding,
                    "use Linux 6.14 or later, 6.12.%d or later, 6.8, or a vendor's kernel "
@@ -328,15 +325,15 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
     for (size_t i = 0; i < GF_ARRAY_LEN(slow); i++) {
         if (!has_option(line, slow[i].option))
             continue;
-        struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "boot option %s: %s",
-                                                    slow[i].option, slow[i].effect);
+        struct gf_finding *finding =
+            gf_problem(ret, "boot option %s: %s", slow[i].option, slow[i].effect);
         gf_finding_evidence(finding, "/proc/cmdline");
         gf_finding_fix(finding, "remove %s from the boot loader's configuration, and reboot",
                        slow[i].option);
         any = true;
     }
     if (!any)
-        gf_finding_add(ret, gf_status_ok, "no boot option slows the host down");
+        gf_ok(ret, "no boot option slows the host down");
 }
 
 void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findings *ret)
@@ -356,13 +353,12 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
     if (!total)
         return;
     if (input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10) {
-        gf_finding_add(ret, gf_status_ok, "%llu of %llu reserved huge pages are unused",
-                       (unsigned long long)unused, (unsigned long long)total);
+        gf_ok(ret, "%llu of %llu reserved huge pages are unused", (unsigned long long)unused,
+              (unsigned long long)total);
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "%llu GiB are reserved as huge pages and unused",
-                       (unsigned long long)(unused * size) >> 20);
+    struct gf_finding *finding = gf_problem(ret, "%llu GiB are reserved as huge pages and unused",
+                                            (unsigned long long)(unused * size) >> 20);
     gf_finding_evidence(finding, "/%s: HugePages_Total %llu, HugePages_Free %llu",
                         gf_host_files[gf_host_meminfo], (unsigned long long)total,
                         (unsigned long long)unused);
@@ -375,14 +371,13 @@ void gf_check_overcommit(const struct gf_check_input *input, struct gf_findings 
     long mode, maps;
 
     if (gf_host_number(input, &mode, "proc/sys/vm/overcommit_memory") && mode == 2) {
-        struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "the kernel limits reserved address space");
+        struct gf_finding *finding = gf_problem(ret, "the kernel limits reserved address space");
         gf_finding_evidence(finding, "/proc/sys/vm/overcommit_memory: 2");
         gf_finding_command(finding, "sysctl -w vm.overcommit_memory=0");
     }
     if (gf_host_number(input, &maps, "proc/sys/vm/max_map_count") && maps < 65530) {
-        struct gf_finding *finding = gf_finding_add(
-            ret, gf_status_problem, "a process may have only %ld memory mappings", maps);
+        struct gf_finding *finding =
+            gf_problem(ret, "a process may have only %ld memory mappings", maps);
         gf_finding_evidence(finding, "/proc/sys/vm/max_map_count: %ld", maps);
         gf_finding_command(finding, "sysctl -w vm.max_map_count=262144");
     }

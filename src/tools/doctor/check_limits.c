@@ -78,17 +78,16 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
         return;
     const int error = try_set_mask(&call);
     if (!error) {
-        gf_finding_add(ret, gf_status_ok, "binding threads to CPUs is permitted");
+        gf_ok(ret, "binding threads to CPUs is permitted");
         return;
     }
     /* The set is too small, the cpuset has just changed, or no child could be created. */
     if (error == EINVAL || error == EAGAIN || error == ENOMEM) {
-        gf_finding_add(ret, gf_status_unknown, "cannot test the binding of threads to CPUs: %s: %s",
-                       call, strerror(error));
+        gf_unknown(ret, "cannot test the binding of threads to CPUs: %s: %s", call,
+                   strerror(error));
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "binding threads to CPUs is refused");
+    struct gf_finding *finding = gf_problem(ret, "binding threads to CPUs is refused");
     gf_finding_evidence(finding, "%s: %s", call, strerror(error));
     if (error == EACCES)
         gf_finding_fix(finding, "SELinux: allow the domain setsched on its own processes (ausearch "
@@ -112,12 +111,11 @@ void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret
         return;
     const int error = gf_mempolicy_refusal(&call);
     if (!error) {
-        gf_finding_add(ret, gf_status_ok, "memory policies are permitted");
+        gf_ok(ret, "memory policies are permitted");
         return;
     }
     const char *remedy = gf_probe_remedy(error);
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "memory policies are refused");
+    struct gf_finding *finding = gf_problem(ret, "memory policies are refused");
     gf_finding_evidence(finding, "%s: %s", call, strerror(error));
     gf_finding_fix(finding, "%s", remedy ? remedy : "ask the administrator who set the limits");
 }
@@ -129,11 +127,11 @@ void gf_check_quota(const struct gf_check_input *input, struct gf_findings *ret)
 
     if (quota <= 0 || quota >= cpus) {
         if (!gf_check_is_recorded(input))
-            gf_finding_add(ret, gf_status_ok, "no CPU quota; %u CPUs available", cpus);
+            gf_ok(ret, "no CPU quota; %u CPUs available", cpus);
         return;
     }
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "the CPU quota is %.3g CPUs of the %u available", quota, cpus);
+    struct gf_finding *finding =
+        gf_problem(ret, "the CPU quota is %.3g CPUs of the %u available", quota, cpus);
     gf_finding_evidence(
         finding, "cpu.max (version 1: cpu.cfs_quota_us); throttled so far: %.1f s (cpu.stat)",
         (double)gf_cgroup_throttled_ns(input->root) / 1e9);
@@ -147,19 +145,18 @@ void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret
 
     gf_headroom_read(input->root, -1, &headroom);
     if (headroom.bytes == GF_HEADROOM_UNKNOWN) {
-        gf_finding_add(
-            ret, gf_status_unknown,
+        gf_unknown(
+            ret,
             "available memory is unknown: neither /proc/meminfo nor a control group reports it");
         return;
     }
     if (headroom.bytes >= MEMORY_LEAST) {
-        gf_finding_add(ret, gf_status_ok, "%.1f GiB of memory are available (%s)",
-                       (double)headroom.bytes / (1 << 30), gf_headroom_source(&headroom));
+        gf_ok(ret, "%.1f GiB of memory are available (%s)", (double)headroom.bytes / (1 << 30),
+              gf_headroom_source(&headroom));
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "only %llu MiB of memory are available",
-                       (unsigned long long)headroom.bytes >> 20);
+    struct gf_finding *finding = gf_problem(ret, "only %llu MiB of memory are available",
+                                            (unsigned long long)headroom.bytes >> 20);
     gf_finding_evidence(finding, "%s", gf_headroom_source(&headroom));
     gf_finding_fix(finding, "raise the limit: docker run --memory; Kubernetes: "
                             "resources.limits.memory; Slurm: --mem");
@@ -173,20 +170,20 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
     if (gf_check_is_recorded(input))
         return;
     if (statvfs(folder, &fs)) {
-        gf_finding_add(ret, gf_status_unknown, "shared memory: %s: %s", folder, strerror(errno));
+        gf_unknown(ret, "shared memory: %s: %s", folder, strerror(errno));
         return;
     }
     const uint64_t bytes = (uint64_t)fs.f_blocks * fs.f_frsize;
     if (fs.f_blocks == 0) {
-        gf_finding_add(ret, gf_status_ok, "%s is not limited", folder); /* mounted with size=0 */
+        gf_ok(ret, "%s is not limited", folder); /* mounted with size=0 */
         return;
     }
     if (bytes >= SHM_LEAST) {
-        gf_finding_add(ret, gf_status_ok, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
+        gf_ok(ret, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
         return;
     }
-    struct gf_finding *finding = gf_finding_add(ret, gf_status_problem, "%s holds only %llu MiB",
-                                                folder, (unsigned long long)bytes >> 20);
+    struct gf_finding *finding =
+        gf_problem(ret, "%s holds only %llu MiB", folder, (unsigned long long)bytes >> 20);
     gf_finding_evidence(finding, "statvfs %s", folder);
     gf_finding_fix(finding,
                    "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: "
@@ -258,12 +255,12 @@ void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *re
     if (!has_infiniband(input) || !read_limit(input, "Max locked memory", &limit))
         return;
     if (limit == UINT64_MAX || may_lock_all(input)) {
-        gf_finding_add(ret, gf_status_ok, "locked memory is not limited");
+        gf_ok(ret, "locked memory is not limited");
         return;
     }
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "locked memory is limited to %llu KiB, and InfiniBand is present",
-        (unsigned long long)limit >> 10);
+    struct gf_finding *finding =
+        gf_problem(ret, "locked memory is limited to %llu KiB, and InfiniBand is present",
+                   (unsigned long long)limit >> 10);
     gf_finding_evidence(finding, "/proc/self/limits: Max locked memory; /dev/infiniband");
     gf_finding_fix(finding, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
                             "container runtime or slurmd");
@@ -276,12 +273,11 @@ void gf_check_address_space(const struct gf_check_input *input, struct gf_findin
     if (!read_limit(input, "Max address space", &limit))
         return;
     if (limit == UINT64_MAX) {
-        gf_finding_add(ret, gf_status_ok, "address space is not limited");
+        gf_ok(ret, "address space is not limited");
         return;
     }
     struct gf_finding *finding =
-        gf_finding_add(ret, gf_status_problem, "address space is limited to %llu MiB",
-                       (unsigned long long)limit >> 20);
+        gf_problem(ret, "address space is limited to %llu MiB", (unsigned long long)limit >> 20);
     gf_finding_evidence(finding, "/proc/self/limits: Max address space");
     gf_finding_fix(finding, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
                             "VSizeFactor=0");
@@ -294,11 +290,11 @@ void gf_check_open_files(const struct gf_check_input *input, struct gf_findings 
     if (!read_limit(input, "Max open files", &limit))
         return;
     if (limit >= OPEN_FILES_LEAST) {
-        gf_finding_add(ret, gf_status_ok, "enough files can be open");
+        gf_ok(ret, "enough files can be open");
         return;
     }
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "only %llu files can be open", (unsigned long long)limit);
+    struct gf_finding *finding =
+        gf_problem(ret, "only %llu files can be open", (unsigned long long)limit);
     gf_finding_evidence(finding, "/proc/self/limits: Max open files");
     gf_finding_fix(finding,
                    "ulimit -n %d before the program starts; docker run --ulimit "
@@ -313,12 +309,11 @@ void gf_check_threads(const struct gf_check_input *input, struct gf_findings *re
     if (left == UINT64_MAX)
         return;
     if (left >= THREADS_LEAST) {
-        gf_finding_add(ret, gf_status_ok, "%llu more threads can be started",
-                       (unsigned long long)left);
+        gf_ok(ret, "%llu more threads can be started", (unsigned long long)left);
         return;
     }
-    struct gf_finding *finding = gf_finding_add(
-        ret, gf_status_problem, "only %llu more threads can be started", (unsigned long long)left);
+    struct gf_finding *finding =
+        gf_problem(ret, "only %llu more threads can be started", (unsigned long long)left);
     gf_finding_evidence(finding, "pids.max and pids.current of the control group or a parent");
     gf_finding_fix(finding, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
                             "systemd: TasksMax=infinity");
@@ -365,13 +360,12 @@ void gf_check_environment(const struct gf_check_input *input, struct gf_findings
         const char *value = gf_launch_variable(input->envp, slow[i].name);
         if (!is_set(value, slow[i].part))
             continue;
-        struct gf_finding *finding =
-            gf_finding_add(ret, gf_status_problem, "%s: %s", slow[i].name, slow[i].effect);
+        struct gf_finding *finding = gf_problem(ret, "%s: %s", slow[i].name, slow[i].effect);
         gf_finding_evidence(finding, "%s=%s", slow[i].name, value);
         gf_finding_fix(finding, "%s%s", slow[i].fix ? slow[i].fix : "unset ",
                        slow[i].fix ? "" : slow[i].name);
         any = true;
     }
     if (!any)
-        gf_finding_add(ret, gf_status_ok, "no variable slows CUDA, PyTorch or NCCL down");
+        gf_ok(ret, "no variable slows CUDA, PyTorch or NCCL down");
 }

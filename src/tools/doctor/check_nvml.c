@@ -187,11 +187,10 @@ static void add_answer(const char *bdf, const struct answer *answer, const char 
     if (!answer->known)
         return;
     if (!answer->problem) {
-        gf_finding_add_gpu(ret, gf_status_ok, bdf, "%s", ok);
+        gf_gpu_ok(ret, bdf, "%s", ok);
         return;
     }
-    struct gf_finding *finding =
-        gf_finding_add_gpu(ret, gf_status_problem, bdf, "%s", answer->problem);
+    struct gf_finding *finding = gf_gpu_problem(ret, bdf, "%s", answer->problem);
     gf_finding_evidence(finding, "%s", answer->evidence);
     if (answer->command)
         gf_finding_command(finding, "%s", answer->command);

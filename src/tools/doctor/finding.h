@@ -92,6 +92,12 @@ void gf_finding_command(struct gf_finding *finding, const char *format, ...) GF_
 struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
                                       const char *bdf, const char *format, ...) GF_PRINTF(4, 5);
 
+#define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, __VA_ARGS__)
+#define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, __VA_ARGS__)
+#define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, __VA_ARGS__)
+#define gf_gpu_ok(findings, ...) gf_finding_add_gpu(findings, gf_status_ok, __VA_ARGS__)
+#define gf_gpu_problem(findings, ...) gf_finding_add_gpu(findings, gf_status_problem, __VA_ARGS__)
+
 /*
  * Joins findings that differ only in their GPU and evidence, and puts the list of GPUs before each
  * summary. Examines the findings from index `from` on. A joined finding has the evidence of its
