@@ -53,11 +53,14 @@ static inline void gf_errno_restore(const int *kept)
     errno = *kept;
 }
 
+/* For comparison functions of qsort: -1, 0 or 1 if a is less than, equal to or greater than b. */
+#define gf_order(a, b) (((a) > (b)) - ((a) < (b)))
+
 /* A comparison function for qsort: sorts doubles in ascending order. */
 static inline int gf_by_double(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+    return gf_order(x, y);
 }
 
 /*

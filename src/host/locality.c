@@ -76,7 +76,7 @@ static void add_pages(struct gf_pages *to, const struct gf_pages *pages, uint64_
 static int by_start(const void *a, const void *b)
 {
     const struct gf_range *left = a, *right = b;
-    return (left->start > right->start) - (left->start < right->start);
+    return gf_order(left->start, right->start);
 }
 
 struct reader {

@@ -367,7 +367,7 @@ int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machin
 static int by_id(const void *a, const void *b)
 {
     const struct gf_node *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
+    return gf_order(x->id, y->id);
 }
 
 int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machine)

@@ -155,9 +155,7 @@ static int by_gain(const void *a, const void *b)
 {
     const struct item *one = a, *other = b;
 
-    if (one->of != other->of)
-        return one->of < other->of ? -1 : 1;
-    return one->gain_s > other->gain_s ? -1 : one->gain_s < other->gain_s;
+    return gf_order(one->of, other->of) ?: gf_order(other->gain_s, one->gain_s);
 }
 
 static void say_gains(struct gf_answer *answer)

@@ -117,7 +117,7 @@ static void add_process(struct gf_answer *answer, const struct gf_job_process *p
 static int by_number(const void *a, const void *b)
 {
     const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
-    return one < other ? -1 : one > other;
+    return gf_order(one, other);
 }
 
 static size_t count_hosts(const struct gf_job *job)

@@ -14,11 +14,9 @@ static int by_need(const void *a, const void *b)
 {
     const struct gf_rank_row *one = a, *other = b;
 
-    if (one->excess_s < other->excess_s || one->excess_s > other->excess_s)
-        return one->excess_s > other->excess_s ? -1 : 1;
-    if (one->step_s < other->step_s || one->step_s > other->step_s)
-        return one->step_s > other->step_s ? -1 : 1;
-    return one->rank < other->rank ? -1 : one->rank > other->rank;
+    int order = gf_order(other->excess_s, one->excess_s);
+    order = order ?: gf_order(other->step_s, one->step_s);
+    return order ?: gf_order(one->rank, other->rank);
 }
 
 static void print_rank(FILE *out, const struct gf_answer *answer, const struct gf_rank_row *row)

@@ -315,9 +315,7 @@ static int by_excess(const void *a, const void *b)
     const struct gf_rank_row *one = ((const struct found *)a)->row,
                              *other = ((const struct found *)b)->row;
 
-    if (one->excess_s < other->excess_s || one->excess_s > other->excess_s)
-        return one->excess_s > other->excess_s ? -1 : 1;
-    return one->rank < other->rank ? -1 : one->rank > other->rank;
+    return gf_order(other->excess_s, one->excess_s) ?: gf_order(one->rank, other->rank);
 }
 
 /*

@@ -78,7 +78,7 @@ static void find_groups(const struct gf_job *job, struct standing *ret)
 static int by_number(const void *a, const void *b)
 {
     const int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
-    return one < other ? -1 : one > other;
+    return gf_order(one, other);
 }
 
 /* Writes "ranks 0, 1, 4-6", or "process 4711" without ranks. */
@@ -120,9 +120,7 @@ static int by_count(const void *a, const void *b)
     const struct group *one = *(const struct group *const *)a,
                        *other = *(const struct group *const *)b;
 
-    if (one->count != other->count)
-        return one->count < other->count ? -1 : 1;
-    return one < other ? -1 : one > other;
+    return gf_order(one->count, other->count) ?: gf_order(one, other);
 }
 
 static unsigned long long whole(double number)

@@ -426,7 +426,7 @@ static long read_latency_limit(const struct gf_check_input *input)
 static int compare_longs(const void *a, const void *b)
 {
     const long x = *(const long *)a, y = *(const long *)b;
-    return (x > y) - (x < y);
+    return gf_order(x, y);
 }
 
 /* Returns by how many microseconds a short sleep ends too late, as the median of several sleeps. */

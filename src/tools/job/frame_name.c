@@ -52,9 +52,7 @@ static int compare_functions(const void *a, const void *b)
 {
     const struct function *one = a, *other = b;
 
-    if (one->start != other->start)
-        return one->start < other->start ? -1 : 1;
-    return one->row > other->row ? -1 : one->row < other->row;
+    return gf_order(one->start, other->start) ?: gf_order(other->row, one->row);
 }
 
 static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *symbol)

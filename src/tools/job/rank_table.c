@@ -8,7 +8,7 @@
 static int by_rank(const void *a, const void *b)
 {
     const struct gf_rank_row *one = a, *other = b;
-    return one->rank < other->rank ? -1 : one->rank > other->rank;
+    return gf_order(one->rank, other->rank);
 }
 
 static void sort_rows(struct gf_rank_table *table)

@@ -106,11 +106,9 @@ static int by_file(const void *a, const void *b)
 {
     const struct file *one = a, *other = b;
 
-    if (one->device != other->device)
-        return one->device < other->device ? -1 : 1;
-    if (one->inode != other->inode)
-        return one->inode < other->inode ? -1 : 1;
-    return one->source < other->source ? -1 : one->source > other->source;
+    int order = gf_order(one->device, other->device);
+    order = order ?: gf_order(one->inode, other->inode);
+    return order ?: gf_order(one->source, other->source);
 }
 
 static void drop(struct gf_sources *sources, size_t repeat, size_t first)

@@ -12,13 +12,10 @@ static int by_length(const void *a, const void *b)
 {
     const struct gf_step *one = a, *other = b;
 
-    if (one->has_end != other->has_end)
-        return one->has_end ? -1 : 1;
-    if (one->s < other->s || one->s > other->s)
-        return one->s > other->s ? -1 : 1;
-    if (one->at < other->at || one->at > other->at)
-        return one->at < other->at ? -1 : 1;
-    return one->process < other->process ? -1 : one->process > other->process;
+    int order = gf_order(other->has_end, one->has_end);
+    order = order ?: gf_order(other->s, one->s);
+    order = order ?: gf_order(one->at, other->at);
+    return order ?: gf_order(one->process, other->process);
 }
 
 /*
@@ -129,11 +126,9 @@ static int by_process_and_time(const void *a, const void *b)
 {
     const struct point *one = a, *other = b;
 
-    if (one->process != other->process)
-        return one->process < other->process ? -1 : 1;
-    if (one->at < other->at || one->at > other->at)
-        return one->at < other->at ? -1 : 1;
-    return one->step < other->step ? -1 : one->step > other->step;
+    int order = gf_order(one->process, other->process);
+    order = order ?: gf_order(one->at, other->at);
+    return order ?: gf_order(one->step, other->step);
 }
 
 static double median(const struct point *list, size_t count, double *buf)
@@ -186,7 +181,7 @@ static struct gf_step_onset onset_of(const struct point *list, size_t count, dou
 static int by_onset(const void *a, const void *b)
 {
     const struct gf_step_onset *one = a, *other = b;
-    return one->at < other->at ? -1 : one->at > other->at;
+    return gf_order(one->at, other->at);
 }
 
 /*
@@ -283,9 +278,7 @@ static int by_median(const void *a, const void *b)
 {
     const struct gf_reported_steps *one = a, *other = b;
 
-    if (one->p50_s < other->p50_s || one->p50_s > other->p50_s)
-        return one->p50_s > other->p50_s ? -1 : 1;
-    return one->process < other->process ? -1 : one->process > other->process;
+    return gf_order(other->p50_s, one->p50_s) ?: gf_order(one->process, other->process);
 }
 
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job)

@@ -71,9 +71,7 @@ static int by_bytes(const void *a, const void *b)
 {
     const struct gf_copy_reason *one = a, *other = b;
 
-    if (one->sum.bytes != other->sum.bytes)
-        return one->sum.bytes > other->sum.bytes ? -1 : 1;
-    return strcmp(one->name, other->name);
+    return gf_order(other->sum.bytes, one->sum.bytes) ?: strcmp(one->name, other->name);
 }
 
 void gf_copies_finish(struct gf_copies *copies)
@@ -187,9 +185,7 @@ static int by_time(const void *a, const void *b)
 {
     const struct gf_gpu_part *one = a, *other = b;
 
-    if (one->s < other->s || one->s > other->s)
-        return one->s > other->s ? -1 : 1;
-    return strcmp(one->name, other->name);
+    return gf_order(other->s, one->s) ?: strcmp(one->name, other->name);
 }
 
 void gf_gpu_time_finish(struct gf_gpu_time *time)

@@ -64,18 +64,14 @@ static int by_key(const void *a, const void *b)
 {
     const struct pair *one = a, *other = b;
 
-    if (one->row.key != other->row.key)
-        return one->row.key < other->row.key ? -1 : 1;
-    return one->row.main < other->row.main ? -1 : one->row.main > other->row.main;
+    return gf_order(one->row.key, other->row.key) ?: gf_order(one->row.main, other->row.main);
 }
 
 static int by_sum(const void *a, const void *b)
 {
     const struct gf_tally_row *one = a, *other = b;
 
-    if (one->us != other->us)
-        return one->us > other->us ? -1 : 1;
-    return one->key < other->key ? -1 : one->key > other->key;
+    return gf_order(other->us, one->us) ?: gf_order(one->key, other->key);
 }
 
 static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
@@ -191,9 +187,7 @@ static int by_row_key(const void *a, const void *b)
 {
     const struct gf_tally_row *one = a, *other = b;
 
-    if (one->key != other->key)
-        return one->key < other->key ? -1 : 1;
-    return one->main_us > other->main_us ? -1 : one->main_us < other->main_us;
+    return gf_order(one->key, other->key) ?: gf_order(other->main_us, one->main_us);
 }
 
 void gf_tally_join(struct gf_tally *tally)

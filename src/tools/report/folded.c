@@ -14,13 +14,10 @@ static int by_line(const void *a, const void *b)
 {
     const struct line *one = a, *other = b;
 
-    if (one->key != other->key)
-        return one->key < other->key ? -1 : 1;
-    if (one->stack != other->stack)
-        return one->stack < other->stack ? -1 : 1;
-    if (one->call != other->call)
-        return one->call < other->call ? -1 : 1;
-    return one->cause < other->cause ? -1 : one->cause > other->cause;
+    int order = gf_order(one->key, other->key);
+    order = order ?: gf_order(one->stack, other->stack);
+    order = order ?: gf_order(one->call, other->call);
+    return order ?: gf_order(one->cause, other->cause);
 }
 
 /* Replaces semicolons, because they separate frames. */

@@ -69,9 +69,7 @@ static int by_cause(const void *a, const void *b)
 {
     const struct sum *one = a, *other = b;
 
-    if (one->process != other->process)
-        return one->process < other->process ? -1 : 1;
-    return one->cause < other->cause ? -1 : one->cause > other->cause;
+    return gf_order(one->process, other->process) ?: gf_order(one->cause, other->cause);
 }
 
 static bool find_owners(struct metrics *metrics)

@@ -58,9 +58,7 @@ static int by_time(const void *a, const void *b)
 {
     const struct candidate *one = a, *other = b;
 
-    if (one->s < other->s || one->s > other->s)
-        return one->s > other->s ? -1 : 1;
-    return one->number < other->number ? -1 : one->number > other->number;
+    return gf_order(other->s, one->s) ?: gf_order(one->number, other->number);
 }
 
 static int by_rank(const void *a, const void *b, void *job)
@@ -72,7 +70,7 @@ static int by_rank(const void *a, const void *b, void *job)
     /* Processes without a rank are the last, because -1 is the largest unsigned number. */
     if (x != y)
         return (uint64_t)x < (uint64_t)y ? -1 : 1;
-    return one->number < other->number ? -1 : one->number > other->number;
+    return gf_order(one->number, other->number);
 }
 
 static bool begin_work(struct work *work, const struct gf_job *job)
@@ -273,9 +271,7 @@ static int longest_first(const void *a, const void *b)
 {
     const struct ranked *one = a, *other = b;
 
-    if (one->us != other->us)
-        return one->us > other->us ? -1 : 1;
-    return one->index < other->index ? -1 : one->index > other->index;
+    return gf_order(other->us, one->us) ?: gf_order(one->index, other->index);
 }
 
 static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *stall, int lane,

@@ -171,7 +171,7 @@ static int request_new(struct gf_target *target)
 static int by_tid(const void *a, const void *b)
 {
     const struct gf_target_thread *one = a, *other = b;
-    return (one->tid > other->tid) - (one->tid < other->tid);
+    return gf_order(one->tid, other->tid);
 }
 
 int gf_target_stop(struct gf_target *target, pid_t pid)
