@@ -4,14 +4,6 @@
 #include "base/parse.h"
 #include "os/permit_find.h"
 #include "tools/common/cli.h"
-#include "tools/compare/cmd_compare.h"
-#include "tools/doctor/cmd_doctor.h"
-#include "tools/report/cmd_report.h"
-#include "tools/run/cmd_run.h"
-#include "tools/run/preload_path.h"
-#include "tools/stacks/cmd_stacks.h"
-#include "tools/top/cmd_top.h"
-#include "tools/topo/cmd_topo.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,6 @@
 #include "fuzz.h"
 
 #include "tools/common/cli.h"
-#include "tools/report/cmd_report.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -6,8 +6,6 @@
 #include "fuzz.h"
 
 #include "tools/common/cli.h"
-#include "tools/doctor/cmd_doctor.h"
-#include "tools/topo/cmd_topo.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -79,3 +79,16 @@ const char *gf_flags_operand(struct gf_flags *reader);
 
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
+
+/*
+ * The verbs. argv[0] is the verb's name. Each returns the exit code, except that `stacks` executes
+ * gpufeed-stacks in place of this command unless it has printed the help or an error.
+ */
+int gf_cmd_compare(int argc, char **argv);
+int gf_cmd_doctor(int argc, char **argv);
+int gf_cmd_preload_path(int argc, char **argv);
+int gf_cmd_report(int argc, char **argv);
+int gf_cmd_run(int argc, char **argv);
+int gf_cmd_stacks(int argc, char **argv);
+int gf_cmd_top(int argc, char **argv);
+int gf_cmd_topo(int argc, char **argv);

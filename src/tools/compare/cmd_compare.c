@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the result of a comparison as text. */
-#include "tools/compare/cmd_compare.h"
-
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"

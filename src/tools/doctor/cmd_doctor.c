@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/doctor/cmd_doctor.h"
-
 #include "abi/formats.h"
 #include "config/option_text.h"
 #include "config/options.h"

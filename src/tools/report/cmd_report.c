@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/cmd_report.h"
-
 #include "base/output_file.h"
 #include "tools/answer/answer_json.h"
 #include "tools/answer/answer_text.h"

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/cmd_run.h"
-
 #include "base/path.h"
 #include "config/option_text.h"
 #include "config/options.h"

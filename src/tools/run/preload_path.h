@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library's path. */
 #pragma once
 
 #include "base/base.h"
@@ -20,6 +19,3 @@ int gf_ld_preload_find(char *ret, size_t size);
  * copies of the library. The caller frees the result. Returns NULL if memory is short.
  */
 char *gf_ld_preload_join(const char *library, const char *present);
-
-/* The verb `preload-path`: argv[0] is its name. Returns the exit code (tools/common/cli.h). */
-int gf_cmd_preload_path(int argc, char **argv);

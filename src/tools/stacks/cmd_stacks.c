@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a running process's GPU states, hooked calls and copies, from the library's report. */
-#include "tools/stacks/cmd_stacks.h"
-
 #include "base/parse.h"
 #include "tools/answer/helps.h"
 #include "tools/common/cli.h"

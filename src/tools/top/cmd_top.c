@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `gpufeed top --json`. docs/top.md describes the fields. */
-#include "tools/top/cmd_top.h"
-
 #include "base/parse.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"

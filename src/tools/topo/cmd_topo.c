@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/topo/cmd_topo.h"
-
 #include "base/output_file.h"
 #include "config/options.h"
 #include "host/machine_load.h"

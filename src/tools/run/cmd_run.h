@@ -1,5 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#pragma once
-
-/* The verb `run`: argv[0] is its name. Returns the exit code (tools/common/cli.h). */
-int gf_cmd_run(int argc, char **argv);
