@@ -111,10 +111,14 @@ static bool has_report(const struct metrics *metrics, size_t process)
            !metrics->job->processes[process].excluded;
 }
 
-/* Whether a log contains lines of a process with the same labels as `owner`. */
-static bool is_logged(const struct metrics *metrics, size_t owner)
+typedef void print_fn(const struct metrics *metrics, enum gf_metric metric, size_t process);
+
+static void print_each(const struct metrics *metrics, enum gf_metric metric, print_fn *print)
 {
-    return metrics->logged[owner];
+    head(metrics, metric);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        if (has_report(metrics, i))
+            print(metrics, metric, i);
 }
 
 /*
@@ -151,6 +155,19 @@ static void free_named(struct named *named)
     free(named->values);
 }
 
+/* Writes a line for each value, whose name is the value of the label, and frees the values. */
+static void print_named(const struct metrics *metrics, enum gf_metric metric, size_t process,
+                        const char *name, struct named *named)
+{
+    /* A pool's first text is "". */
+    for (uint32_t i = 1; i < named->names.count; i++) {
+        line(metrics, metric, process);
+        label(metrics->out, name, gf_text_pool_get(&named->names, i));
+        value(metrics, named->values[i]);
+    }
+    free_named(named);
+}
+
 static bool sum_stalls(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
@@ -178,7 +195,7 @@ static bool sum_stalls(struct metrics *metrics)
 /* Whether the stalls of a process are known only from its report, because it has no log. */
 static bool only_reported(const struct metrics *metrics, size_t process)
 {
-    return has_report(metrics, process) && !is_logged(metrics, metrics->owners[process]);
+    return has_report(metrics, process) && !metrics->logged[metrics->owners[process]];
 }
 
 static void print_reported_causes(const struct metrics *metrics, enum gf_metric metric,
@@ -193,13 +210,7 @@ static void print_reported_causes(const struct metrics *metrics, enum gf_metric 
     json_object_foreach(json_object_get(json_object_get(report, "stalls"), "causes"), cause, row)
         add_named(&named, cause,
                   seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
-    /* A pool's first text is "". */
-    for (uint32_t i = 1; i < named.names.count; i++) {
-        line(metrics, metric, process);
-        label(metrics->out, "cause", gf_text_pool_get(&named.names, i));
-        value(metrics, named.values[i]);
-    }
-    free_named(&named);
+    print_named(metrics, metric, process, "cause", &named);
 }
 
 static void print_causes(const struct metrics *metrics, enum gf_metric metric)
@@ -254,27 +265,21 @@ static void print_gauge(const struct metrics *metrics, const struct gauge *gauge
         }
 }
 
-static void print_info(const struct metrics *metrics)
+static void print_info(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     static const char *const labels[][2] = {
         {"job_id", "job"}, {"program", "program"}, {"version", "version"}};
+    const json_t *report = metrics->job->processes[process].report;
     char text[256];
 
-    head(metrics, gf_metric_info);
-    for (size_t i = 0; i < metrics->job->process_count; i++) {
-        if (!has_report(metrics, i))
-            continue;
-        line(metrics, gf_metric_info, i);
-        for (size_t k = 0; k < GF_ARRAY_LEN(labels); k++)
-            label(metrics->out, labels[k][0],
-                  gf_report_text(metrics->job->processes[i].report, labels[k][1], text,
-                                 sizeof(text)));
-        value(metrics, 1);
-    }
+    line(metrics, metric, process);
+    for (size_t k = 0; k < GF_ARRAY_LEN(labels); k++)
+        label(metrics->out, labels[k][0], gf_report_text(report, labels[k][1], text, sizeof(text)));
+    value(metrics, 1);
 }
 
 /* Writes the pinned buffers in use of a process by node. */
-static void print_nodes(const struct metrics *metrics, size_t process)
+static void print_nodes(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     struct named named = {0};
     const json_t *pinned =
@@ -284,35 +289,16 @@ static void print_nodes(const struct metrics *metrics, size_t process)
 
     json_object_foreach(json_object_get(pinned, "in_use_by_node"), node, bytes)
         add_named(&named, node, json_number_value(bytes));
-    for (uint32_t k = 1; k < named.names.count; k++) {
-        line(metrics, gf_metric_pinned_bytes, process);
-        label(metrics->out, "node", gf_text_pool_get(&named.names, k));
-        value(metrics, named.values[k]);
-    }
-    free_named(&named);
+    print_named(metrics, metric, process, "node", &named);
 }
 
-static void print_pinned(const struct metrics *metrics)
+static void print_ended(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
-    head(metrics, gf_metric_pinned_bytes);
-    for (size_t i = 0; i < metrics->job->process_count; i++)
-        if (has_report(metrics, i))
-            print_nodes(metrics, i);
-}
-
-static void print_ended(const struct metrics *metrics)
-{
-    const struct gf_job *job = metrics->job;
+    const json_t *report = metrics->job->processes[process].report;
     char state[16];
 
-    head(metrics, gf_metric_ended);
-    for (size_t i = 0; i < job->process_count; i++)
-        if (has_report(metrics, i)) {
-            line(metrics, gf_metric_ended, i);
-            value(metrics,
-                  strcmp(gf_report_text(job->processes[i].report, "state", state, sizeof(state)),
-                         "ended") == 0);
-        }
+    line(metrics, metric, process);
+    value(metrics, strcmp(gf_report_text(report, "state", state, sizeof(state)), "ended") == 0);
 }
 
 static double part(const struct gf_copy_sum *sum, enum gf_metric metric)
@@ -334,14 +320,6 @@ static void print_ways(const struct metrics *metrics, enum gf_metric metric, siz
             label(metrics->out, "way", gf_way_names[way]);
             value(metrics, part(&copies.ways[i][way], metric));
         }
-}
-
-static void print_copies(const struct metrics *metrics, enum gf_metric metric)
-{
-    head(metrics, metric);
-    for (size_t i = 0; i < metrics->job->process_count; i++)
-        if (has_report(metrics, i))
-            print_ways(metrics, metric, i);
 }
 
 /* Writes the time of each GPU of a process by state, or by cause. */
@@ -373,20 +351,11 @@ static void print_devices(const struct metrics *metrics, enum gf_metric metric, 
     free_named(&named);
 }
 
-static void print_gpu_time(const struct metrics *metrics, enum gf_metric metric)
-{
-    head(metrics, metric);
-    for (size_t i = 0; i < metrics->job->process_count; i++)
-        if (has_report(metrics, i))
-            print_devices(metrics, metric, i);
-}
-
 static void print_delays(const struct metrics *metrics)
 {
     head(metrics, gf_metric_delay_seconds);
     for (size_t i = 0; i < metrics->job->process_count; i++)
-        if (metrics->owners[i] == i && !metrics->job->processes[i].excluded &&
-            is_logged(metrics, i)) {
+        if (metrics->owners[i] == i && !metrics->job->processes[i].excluded && metrics->logged[i]) {
             line(metrics, gf_metric_delay_seconds, i);
             value(metrics, metrics->delays[i]);
         }
@@ -394,19 +363,19 @@ static void print_delays(const struct metrics *metrics)
 
 static void print_metrics(const struct metrics *metrics)
 {
-    print_info(metrics);
+    print_each(metrics, gf_metric_info, print_info);
     print_causes(metrics, gf_metric_stalls);
     print_causes(metrics, gf_metric_stall_seconds);
     print_delays(metrics);
-    print_copies(metrics, gf_metric_copies);
-    print_copies(metrics, gf_metric_copied_bytes);
-    print_copies(metrics, gf_metric_copy_seconds);
-    print_gpu_time(metrics, gf_metric_gpu_seconds);
-    print_gpu_time(metrics, gf_metric_gpu_empty_seconds);
+    print_each(metrics, gf_metric_copies, print_ways);
+    print_each(metrics, gf_metric_copied_bytes, print_ways);
+    print_each(metrics, gf_metric_copy_seconds, print_ways);
+    print_each(metrics, gf_metric_gpu_seconds, print_devices);
+    print_each(metrics, gf_metric_gpu_empty_seconds, print_devices);
     for (size_t i = 0; i < GF_ARRAY_LEN(gauges); i++)
         print_gauge(metrics, &gauges[i]);
-    print_pinned(metrics);
-    print_ended(metrics);
+    print_each(metrics, gf_metric_pinned_bytes, print_nodes);
+    print_each(metrics, gf_metric_ended, print_ended);
 }
 
 bool gf_prometheus_write(FILE *out, const struct gf_answer *answer)
