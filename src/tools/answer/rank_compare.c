@@ -31,35 +31,18 @@ struct usual {
     double least_s, span;
 };
 
-static double stalled(const struct gf_rank_row *row)
-{
-    return row->step_stall_s;
-}
-
-static double delayed(const struct gf_rank_row *row)
-{
-    return row->delay_s;
-}
-
-static double step_of(const struct gf_rank_row *row)
-{
-    return row->step_s;
-}
-
-static double step_mean_of(const struct gf_rank_row *row)
-{
-    return row->step_mean_s;
-}
-
-static double gpu_empty(const struct gf_rank_row *row)
-{
-    return row->gpu_s > 0 ? row->gpu_empty_s / row->gpu_s : 0;
-}
-
-static double gpu_copying(const struct gf_rank_row *row)
-{
-    return row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0;
-}
+/* Defines the function that returns this value of a rank. */
+#define VALUE(name, value)                                                                         \
+    static double name(const struct gf_rank_row *row)                                              \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+VALUE(stalled, row->step_stall_s)
+VALUE(delayed, row->delay_s)
+VALUE(step_of, row->step_s)
+VALUE(step_mean_of, row->step_mean_s)
+VALUE(gpu_empty, row->gpu_s > 0 ? row->gpu_empty_s / row->gpu_s : 0)
+VALUE(gpu_copying, row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0)
 
 /*
  * Returns seconds per GB instead of a rate, so that a higher value is worse, as for the other
@@ -71,20 +54,9 @@ static double cost_of(const struct gf_copy_sum *sum)
     return rate > 0 ? 1 / rate : 0;
 }
 
-static double copy_cost(const struct gf_rank_row *row)
-{
-    return cost_of(&row->to_device);
-}
-
-static double link_cost(const struct gf_rank_row *row)
-{
-    return cost_of(&row->of_pinned);
-}
-
-static double end_of(const struct gf_rank_row *row)
-{
-    return row->last;
-}
+VALUE(copy_cost, cost_of(&row->to_device))
+VALUE(link_cost, cost_of(&row->of_pinned))
+VALUE(end_of, row->last)
 
 /* Returns the lower median, so that one of two ranks can differ from the median. */
 static double median(const struct gf_rank_table *table, value_of *value)
