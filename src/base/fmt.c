@@ -240,10 +240,9 @@ void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes)
 {
     const uint64_t mib = bytes >> 20;
     if (mib >= 10240)
-        gf_say(words, "%llu.%llu GiB", (unsigned long long)(mib / 1024),
-               (unsigned long long)(mib % 1024 * 10 / 1024));
+        gf_say(words, "%lu.%lu GiB", mib / 1024, mib % 1024 * 10 / 1024);
     else
-        gf_say(words, "%llu MiB", (unsigned long long)mib);
+        gf_say(words, "%lu MiB", mib);
 }
 
 /* Decodes one character. Returns its length in bytes, or 0 if the bytes are not UTF-8. */

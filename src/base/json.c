@@ -106,14 +106,14 @@ void gf_json_int(struct gf_json *json, const char *key, int64_t value)
 {
     char digits[24];
     put_key(json, key);
-    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%lld", (long long)value));
+    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%ld", value));
 }
 
 void gf_json_size(struct gf_json *json, const char *key, uint64_t value)
 {
     char digits[24];
     put_key(json, key);
-    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%llu", (unsigned long long)value));
+    put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%lu", value));
 }
 
 void gf_json_bool(struct gf_json *json, const char *key, bool value)
@@ -149,8 +149,7 @@ void gf_json_milli(struct gf_json *json, const char *key, uint64_t value)
     char digits[32];
     put_key(json, key);
     put(json, digits,
-        (size_t)gf_fmt(digits, sizeof(digits), "%llu.%03llu", (unsigned long long)(value / 1000),
-                       (unsigned long long)(value % 1000)));
+        (size_t)gf_fmt(digits, sizeof(digits), "%lu.%03lu", value / 1000, value % 1000));
 }
 
 void gf_json_micro(struct gf_json *json, const char *key, uint64_t value)
@@ -158,8 +157,7 @@ void gf_json_micro(struct gf_json *json, const char *key, uint64_t value)
     char digits[32];
     put_key(json, key);
     put(json, digits,
-        (size_t)gf_fmt(digits, sizeof(digits), "%llu.%06llu", (unsigned long long)(value / 1000000),
-                       (unsigned long long)(value % 1000000)));
+        (size_t)gf_fmt(digits, sizeof(digits), "%lu.%06lu", value / 1000000, value % 1000000));
 }
 
 void gf_json_members(struct gf_json *json, const char *object)

@@ -365,7 +365,7 @@ static void tell_standstill(const struct gf_standstill *standstill)
     char step[32] = "", line[160] = "";
 
     if (standstill->step)
-        gf_fmt(step, sizeof(step), " (step %llu)", (unsigned long long)standstill->step);
+        gf_fmt(step, sizeof(step), " (step %lu)", standstill->step);
     if (!standstill->ongoing) {
         gf_fmt(line, sizeof(line), "a step has ended after %u s%s", s, step);
         gf_events_record(gf_report_resumed, line);

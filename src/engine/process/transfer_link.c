@@ -164,8 +164,7 @@ void gf_transfers_read(struct gf_report_transfers *ret)
 static void add_calls(struct gf_textbuf *text, const char *what, uint64_t calls, uint64_t bytes)
 {
     if (calls)
-        gf_say(text, "; %s %llu (%llu bytes)", what, (unsigned long long)calls,
-               (unsigned long long)bytes);
+        gf_say(text, "; %s %lu (%lu bytes)", what, calls, bytes);
 }
 
 static void add_copies(struct gf_textbuf *text, const char *what,
@@ -208,14 +207,12 @@ static void print_pinned(const struct gf_transfer_state *state)
         return;
     for (unsigned node = 0; node < GF_NODE_BYTES_UNKNOWN; node++)
         if (state->pinned_held[node])
-            gf_say(&text, "; node %u holds %llu bytes", node,
-                   (unsigned long long)state->pinned_held[node]);
+            gf_say(&text, "; node %u holds %lu bytes", node, state->pinned_held[node]);
     if (state->pinned_held[GF_NODE_BYTES_UNKNOWN])
-        gf_say(&text, "; %llu bytes on several or unknown nodes",
-               (unsigned long long)state->pinned_held[GF_NODE_BYTES_UNKNOWN]);
-    gf_debug("pinned memory: %s; %llu bytes kept for reuse, released %llu times",
-             buf + strlen("; "), (unsigned long long)state->pinned_kept,
-             (unsigned long long)stats.trims);
+        gf_say(&text, "; %lu bytes on several or unknown nodes",
+               state->pinned_held[GF_NODE_BYTES_UNKNOWN]);
+    gf_debug("pinned memory: %s; %lu bytes kept for reuse, released %lu times", buf + strlen("; "),
+             state->pinned_kept, stats.trims);
 }
 
 void gf_transfers_print(void)
@@ -230,9 +227,8 @@ void gf_transfers_print(void)
     print_pinned(&state);
     print_direction("copies to the GPU", &stats, gf_direction_h2d);
     print_direction("copies from the GPU", &stats, gf_direction_d2h);
-    gf_debug("copies: staging ring of %llu bytes (limit %llu), %u helpers; %llu copies waited for "
+    gf_debug("copies: staging ring of %lu bytes (limit %lu), %u helpers; %lu copies waited for "
              "their own stream%s%s",
-             (unsigned long long)state.ring_bytes, (unsigned long long)state.ring_limit,
-             state.helpers, (unsigned long long)stats.stream_waits, state.off ? "; off: " : "",
-             state.off ? state.off : "");
+             state.ring_bytes, state.ring_limit, state.helpers, stats.stream_waits,
+             state.off ? "; off: " : "", state.off ? state.off : "");
 }

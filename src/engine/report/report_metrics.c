@@ -5,8 +5,6 @@
 #include "base/fmt.h"
 #include "engine/report/report_memory.h"
 
-#define ULL(x) ((unsigned long long)(x))
-
 struct metrics {
     struct gf_textbuf out;
     const struct gf_report *report;
@@ -36,12 +34,12 @@ static void line(struct metrics *metrics, enum gf_metric metric)
 
 static void count(struct metrics *metrics, uint64_t number)
 {
-    gf_say(&metrics->out, "} %llu\n", ULL(number));
+    gf_say(&metrics->out, "} %lu\n", number);
 }
 
 static void seconds(struct metrics *metrics, uint64_t us)
 {
-    gf_say(&metrics->out, "} %llu.%06llu\n", ULL(us / 1000000), ULL(us % 1000000));
+    gf_say(&metrics->out, "} %lu.%06lu\n", us / 1000000, us % 1000000);
 }
 
 static void put_number(struct metrics *metrics, enum gf_metric metric, uint64_t number)

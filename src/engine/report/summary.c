@@ -119,8 +119,7 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
     struct gf_textbuf out = {buf, size, 0};
     char cpus[256];
 
-    gf_say(&out, "after %llu.%llu s: ", (unsigned long long)(report->ran_ms / 1000),
-           (unsigned long long)(report->ran_ms % 1000 / 100));
+    gf_say(&out, "after %lu.%lu s: ", report->ran_ms / 1000, report->ran_ms % 1000 / 100);
     if (!report->sample_count) {
         gf_say(&out, "the placement was not read back");
         return;
@@ -144,39 +143,38 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
 }
 
 #define CAUSES_SAID 3u
-#define ULL(x) ((unsigned long long)(x))
 
 /* Writes a duration as "850 us", "12.5 ms" or "42.0 s". */
 static void say_time(struct gf_textbuf *out, uint64_t us)
 {
     if (us < 1000)
-        gf_say(out, "%llu us", ULL(us));
+        gf_say(out, "%lu us", us);
     else if (us < 1000000)
-        gf_say(out, "%llu.%llu ms", ULL(us / 1000), ULL(us / 100 % 10));
+        gf_say(out, "%lu.%lu ms", us / 1000, us / 100 % 10);
     else
-        gf_say(out, "%llu.%llu s", ULL(us / 1000000), ULL(us / 100000 % 10));
+        gf_say(out, "%lu.%lu s", us / 1000000, us / 100000 % 10);
 }
 
 static void say_threshold(struct gf_textbuf *out, uint64_t us)
 {
     if (us % 1000)
-        gf_say(out, "%llu us", ULL(us));
+        gf_say(out, "%lu us", us);
     else
-        gf_say(out, "%llu ms", ULL(us / 1000));
+        gf_say(out, "%lu ms", us / 1000);
 }
 
 static void say_run(struct gf_textbuf *out, uint64_t ms)
 {
     if (ms < 1000)
-        gf_say(out, " in %llu ms", ULL(ms));
+        gf_say(out, " in %lu ms", ms);
     else if (ms < 10000)
-        gf_say(out, " in %llu.%llu s", ULL(ms / 1000), ULL(ms / 100 % 10));
+        gf_say(out, " in %lu.%lu s", ms / 1000, ms / 100 % 10);
     else if (ms < 120000)
-        gf_say(out, " in %llu s", ULL(ms / 1000));
+        gf_say(out, " in %lu s", ms / 1000);
     else if (ms < 7200000)
-        gf_say(out, " in %llu min", ULL(ms / 60000));
+        gf_say(out, " in %lu min", ms / 60000);
     else
-        gf_say(out, " in %llu h", ULL(ms / 3600000));
+        gf_say(out, " in %lu h", ms / 3600000);
 }
 
 static void say_causes(struct gf_textbuf *out, const struct gf_stall_count counts[GF_CAUSE_COUNT])
@@ -211,7 +209,7 @@ void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
         us += counts[i].us;
     }
     if (calls)
-        gf_say(&out, "%llu stall%s above ", ULL(calls), calls == 1 ? "" : "s");
+        gf_say(&out, "%lu stall%s above ", calls, calls == 1 ? "" : "s");
     else
         gf_say(&out, "no stall above ");
     say_threshold(&out, report->options->stall_us);
@@ -229,17 +227,15 @@ void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
 #define SMALL_BYTES_MIN (UINT64_C(16) << 20)
 #define SAVING_MS_MIN 100
 
-#define ULL(x) ((unsigned long long)(x))
-
 /* A rate below 0.1 GB/s, as in a short run, would be printed as 0.0 GB/s. */
 static void say_rate(struct gf_textbuf *out, const struct gf_copy_counts *counts)
 {
     const uint64_t mb_per_s = gf_transfer_sums_rate(counts);
 
     if (mb_per_s >= 100)
-        gf_say(out, " at %llu.%llu GB/s", ULL(mb_per_s / 1000), ULL(mb_per_s / 100 % 10));
+        gf_say(out, " at %lu.%lu GB/s", mb_per_s / 1000, mb_per_s / 100 % 10);
     else if (mb_per_s)
-        gf_say(out, " at %llu MB/s", ULL(mb_per_s));
+        gf_say(out, " at %lu MB/s", mb_per_s);
     else
         gf_say(out, " at less than 1 MB/s");
 }
@@ -271,7 +267,7 @@ static void say_reasons(struct gf_textbuf *out, const struct gf_report_transfers
             gf_say(out, "%sstaging is off, %s", separator, off);
         else
             gf_say(out, "%s%s", separator, gf_bypass_text(why));
-        gf_say(out, ": %llu", ULL(counts.calls));
+        gf_say(out, ": %lu", counts.calls);
         separator = "; ";
     }
     if (*separator == ';')
@@ -321,13 +317,13 @@ static void say_small(struct gf_textbuf *out, const struct gf_report_transfers *
         return;
     gf_say(out, "%s", separator);
     gf_say_bytes(out, sums.small_bytes);
-    gf_say(out, " by the driver in %llu copies", ULL(sums.small));
+    gf_say(out, " by the driver in %lu copies", sums.small);
     if (min_bytes == SIZE_MAX)
         gf_say(out, " (staging is off%s%s)", off ? ", " : "", off ? off : "");
     else if (min_bytes < (1 << 20))
-        gf_say(out, " of less than %llu KiB", ULL(min_bytes >> 10));
+        gf_say(out, " of less than %lu KiB", min_bytes >> 10);
     else
-        gf_say(out, " of less than %llu MiB", ULL(min_bytes >> 20));
+        gf_say(out, " of less than %lu MiB", min_bytes >> 20);
 }
 
 static void say_ring(struct gf_textbuf *out, const struct gf_report_transfers *transfers)
@@ -339,7 +335,7 @@ static void say_ring(struct gf_textbuf *out, const struct gf_report_transfers *t
     gf_say(out, "; staging ring of ");
     gf_say_bytes(out, transfers->state.ring_most);
     if (waits)
-        gf_say(out, ", too small for %llu cop%s", ULL(waits), waits == 1 ? "y" : "ies");
+        gf_say(out, ", too small for %lu cop%s", waits, waits == 1 ? "y" : "ies");
 }
 
 static void say_pinned(struct gf_textbuf *out, const struct gf_pinned_stats *stats)
@@ -348,8 +344,8 @@ static void say_pinned(struct gf_textbuf *out, const struct gf_pinned_stats *sta
         return;
     gf_say(out, "%s", out->at ? "; " : "");
     gf_say_bytes(out, stats->large_bytes);
-    gf_say(out, " of pinned memory served in %llu.%03llu s", ULL(stats->large_ns / 1000000000),
-           ULL(stats->large_ns / 1000000 % 1000));
+    gf_say(out, " of pinned memory served in %lu.%03lu s", stats->large_ns / 1000000000,
+           stats->large_ns / 1000000 % 1000);
 }
 
 static void say_saving(struct gf_textbuf *out, const struct gf_copy_stats *copies)
@@ -358,8 +354,8 @@ static void say_saving(struct gf_textbuf *out, const struct gf_copy_stats *copie
     const uint64_t ms = gf_transfer_sums_saving_ns(copies, &pinned_rate) / 1000000;
 
     if (ms >= SAVING_MS_MIN)
-        gf_say(out, "; pinning the source (pin_memory=True) would save at most %llu.%llu s",
-               ULL(ms / 1000), ULL(ms / 100 % 10));
+        gf_say(out, "; pinning the source (pin_memory=True) would save at most %lu.%lu s",
+               ms / 1000, ms / 100 % 10);
 }
 
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
@@ -428,8 +424,8 @@ void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, 
         return;
     gf_say(&out, "; ");
     say_waiters(&out, &longest);
-    gf_say(&out, " waited %llu.%llu %% of the time for earlier work of their stream (%s)",
-           ULL(share / 10), ULL(share % 10), remedy(longest.to_device));
+    gf_say(&out, " waited %lu.%lu %% of the time for earlier work of their stream (%s)", share / 10,
+           share % 10, remedy(longest.to_device));
 }
 
 void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
@@ -438,6 +434,6 @@ void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
     struct gf_textbuf out = {buf, size, 0};
 
     say_waiters(&out, line);
-    gf_say(&out, " waited %llu of %llu ms for earlier work of their stream; %s",
-           ULL(line->sum.ns / 1000000), ULL(interval_ns / 1000000), remedy(line->to_device));
+    gf_say(&out, " waited %lu of %lu ms for earlier work of their stream; %s",
+           line->sum.ns / 1000000, interval_ns / 1000000, remedy(line->to_device));
 }

@@ -112,9 +112,8 @@ static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *us
 
     if (use->ns < WITHOUT_CPU_NS || tenths > all + 1)
         return remedy;
-    gf_say(out, ", while this process used %llu.%llu of %u CPU%s",
-           (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10), use->cpus,
-           use->cpus == 1 ? "" : "s");
+    gf_say(out, ", while this process used %lu.%lu of %u CPU%s", tenths / 10, tenths % 10,
+           use->cpus, use->cpus == 1 ? "" : "s");
     return 4 * tenths >= 3 * all ? "run fewer threads in it, or request more CPUs"
            : 2 * tenths <= all   ? "run fewer workers and other jobs, or request more CPUs"
                                  : remedy;
@@ -177,8 +176,7 @@ static void say_device(struct gf_textbuf *out, unsigned number, bool several,
     else
         gf_say(out, "the GPU");
     say_share(out, " had nothing to do ", device->state_ns[gf_gpu_empty], whole);
-    gf_say(out, " of %llu.%llu s", (unsigned long long)(whole / 1000000000),
-           (unsigned long long)(whole / 100000000 % 10));
+    gf_say(out, " of %lu.%lu s", whole / 1000000000, whole / 100000000 % 10);
     if (permille(device->state_ns[gf_gpu_copying], whole))
         say_share(out, "; only copies ", device->state_ns[gf_gpu_copying], whole);
     say_unknown(out, device, whole);
@@ -231,13 +229,12 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
     say_communication(&out, &time->device[first]);
 }
 
-#define ULL(x) ((unsigned long long)(x))
 #define P99_STEPS 100u /* with fewer steps, the 99th percentile is the longest step */
 #define DATA_LEAST 50u /* a wait below one part in fifty of a step is omitted */
 
 static void say_ms(struct gf_textbuf *out, const char *before, uint64_t ns)
 {
-    gf_say(out, "%s%llu.%llu ms", before, ULL(ns / 1000000), ULL(ns / 100000 % 10));
+    gf_say(out, "%s%lu.%lu ms", before, ns / 1000000, ns / 100000 % 10);
 }
 
 /* How the steps were found, which the reader needs to judge the numbers. */
@@ -256,9 +253,9 @@ static void say_source(struct gf_textbuf *out, const struct gf_step_times *times
 
 static void say_faults(struct gf_textbuf *out, const struct gf_step_cause *cause)
 {
-    gf_say(out, ", with %llu page faults", ULL(cause->minor + cause->major));
+    gf_say(out, ", with %lu page faults", cause->minor + cause->major);
     if (cause->major)
-        gf_say(out, ", %llu of them with I/O", ULL(cause->major));
+        gf_say(out, ", %lu of them with I/O", cause->major);
 }
 
 /* What was different in the step. */
@@ -315,7 +312,7 @@ void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
         report->step_times(&times);
     if (times.source == gf_step_none)
         return;
-    gf_say(&out, "%llu step%s", ULL(times.steps), times.steps == 1 ? "" : "s");
+    gf_say(&out, "%lu step%s", times.steps, times.steps == 1 ? "" : "s");
     say_source(&out, &times);
     say_ms(&out, ": median ", times.p50_ns);
     if (times.steps >= P99_STEPS)

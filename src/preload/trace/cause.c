@@ -34,8 +34,6 @@ static void add_up(const struct gf_evidence *evidence, struct sums *ret)
         gf_fmt(ret->text, sizeof(ret->text), __VA_ARGS__);                                         \
     } while (0)
 
-#define ULL(x) ((unsigned long long)(x))
-
 static const char *plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
@@ -54,16 +52,16 @@ static void find_preempted(const struct gf_evidence *evidence, const struct sums
 
     if (throttled && throttled * 2 >= sums->idle_us)
         SET_CAUSE(throttled,
-                  "off the CPU for %llu us; the cgroup's CPU quota throttled the thread "
-                  "for %llu us",
-                  ULL(sums->idle_us), ULL(throttled));
+                  "off the CPU for %lu us; the cgroup's CPU quota throttled the thread "
+                  "for %lu us",
+                  sums->idle_us, throttled);
     else if (evidence->throttled_before_us && evidence->throttled_before_us * 2 >= sums->idle_us)
         SET_CAUSE(preempted,
-                  "off the CPU for %llu us: another thread ran, or the cgroup's CPU quota "
+                  "off the CPU for %lu us: another thread ran, or the cgroup's CPU quota "
                   "throttled this thread",
-                  ULL(sums->idle_us));
+                  sums->idle_us);
     else
-        SET_CAUSE(preempted, "off the CPU for %llu us: another thread ran", ULL(sums->idle_us));
+        SET_CAUSE(preempted, "off the CPU for %lu us: another thread ran", sums->idle_us);
 }
 
 /*
@@ -83,12 +81,12 @@ static bool find_reclaim(const struct gf_evidence *evidence, const struct sums *
             : !pressure->high && !pressure->max && (ret->may_be_pause || !pressure->reclaims))
         return false;
     if (pressure->waits_known)
-        SET_CAUSE(reclaim, "the cgroup waited for memory for %llu us and met its limit %llu time%s",
-                  ULL(pressure->waited_us), ULL(limits), plural(limits));
+        SET_CAUSE(reclaim, "the cgroup waited for memory for %lu us and met its limit %lu time%s",
+                  pressure->waited_us, limits, plural(limits));
     else
         SET_CAUSE(reclaim,
-                  "the kernel reclaimed memory %llu time%s; the cgroup met its limit %llu time%s",
-                  ULL(pressure->reclaims), plural(pressure->reclaims), ULL(limits), plural(limits));
+                  "the kernel reclaimed memory %lu time%s; the cgroup met its limit %lu time%s",
+                  pressure->reclaims, plural(pressure->reclaims), limits, plural(limits));
     return true;
 }
 
@@ -102,7 +100,7 @@ static bool find_swap(const struct gf_evidence *evidence, struct gf_finding *ret
 
     if (!major || major < evidence->slow->work / PAGE / 8)
         return false;
-    SET_CAUSE(swap, "%llu major page fault%s for %zu KiB", ULL(major), plural(major),
+    SET_CAUSE(swap, "%lu major page fault%s for %zu KiB", major, plural(major),
               evidence->slow->work >> 10);
     return true;
 }
@@ -113,9 +111,9 @@ static bool find_compaction(const struct gf_evidence *evidence, struct gf_findin
 
     if (!evidence->pressure.compactions || evidence->used.minor >= slow->work / PAGE / 2)
         return false;
-    SET_CAUSE(compaction, "%llu page fault%s for %zu KiB; the kernel compacted memory %llu time%s",
-              ULL(evidence->used.minor), plural(evidence->used.minor), slow->work >> 10,
-              ULL(evidence->pressure.compactions), plural(evidence->pressure.compactions));
+    SET_CAUSE(compaction, "%lu page fault%s for %zu KiB; the kernel compacted memory %lu time%s",
+              evidence->used.minor, plural(evidence->used.minor), slow->work >> 10,
+              evidence->pressure.compactions, plural(evidence->pressure.compactions));
     return true;
 }
 
@@ -145,8 +143,8 @@ static bool find_largest_part(const struct sums *sums, struct gf_finding *ret)
             most = i;
     ret->cause = parts[most].cause;
     ret->may_be_pause |= ret->cause == gf_cause_lock;
-    gf_fmt(ret->text, sizeof(ret->text), "%llu us of %llu us in %s, the largest of several parts",
-           ULL(parts[most].us), ULL(sums->total_us), parts[most].what);
+    gf_fmt(ret->text, sizeof(ret->text), "%lu us of %lu us in %s, the largest of several parts",
+           parts[most].us, sums->total_us, parts[most].what);
     return true;
 }
 
@@ -159,36 +157,34 @@ static bool find_part(const struct gf_evidence *evidence, const struct sums *sum
     if (is_half(us[gf_slowpath_lock], sums)) {
         ret->may_be_pause = true;
         if (slow->forked)
-            SET_CAUSE(fork, "waited %llu us for a lock of the heap while the process forked",
-                      ULL(us[gf_slowpath_lock]));
+            SET_CAUSE(fork, "waited %lu us for a lock of the heap while the process forked",
+                      us[gf_slowpath_lock]);
         else
-            SET_CAUSE(lock, "waited %llu us for %u lock%s of the heap", ULL(us[gf_slowpath_lock]),
+            SET_CAUSE(lock, "waited %lu us for %u lock%s of the heap", us[gf_slowpath_lock],
                       slow->part_count[gf_slowpath_lock],
                       plural(slow->part_count[gf_slowpath_lock]));
     } else if (is_half(us[gf_slowpath_purge], sums)) {
-        SET_CAUSE(purge, "%llu us in %u madvise call%s, which purged %llu KiB",
-                  ULL(us[gf_slowpath_purge]), slow->part_count[gf_slowpath_purge],
-                  plural(slow->part_count[gf_slowpath_purge]),
-                  ULL(slow->part_bytes[gf_slowpath_purge] >> 10));
+        SET_CAUSE(purge, "%lu us in %u madvise call%s, which purged %lu KiB", us[gf_slowpath_purge],
+                  slow->part_count[gf_slowpath_purge], plural(slow->part_count[gf_slowpath_purge]),
+                  slow->part_bytes[gf_slowpath_purge] >> 10);
     } else if (is_half(us[gf_slowpath_map] + us[gf_slowpath_unmap], sums)) {
-        SET_CAUSE(map, "%llu us in %u mmap call%s of %llu KiB and %u munmap call%s of %llu KiB",
-                  ULL(us[gf_slowpath_map] + us[gf_slowpath_unmap]),
-                  slow->part_count[gf_slowpath_map], plural(slow->part_count[gf_slowpath_map]),
-                  ULL(slow->part_bytes[gf_slowpath_map] >> 10), slow->part_count[gf_slowpath_unmap],
+        SET_CAUSE(map, "%lu us in %u mmap call%s of %lu KiB and %u munmap call%s of %lu KiB",
+                  us[gf_slowpath_map] + us[gf_slowpath_unmap], slow->part_count[gf_slowpath_map],
+                  plural(slow->part_count[gf_slowpath_map]),
+                  slow->part_bytes[gf_slowpath_map] >> 10, slow->part_count[gf_slowpath_unmap],
                   plural(slow->part_count[gf_slowpath_unmap]),
-                  ULL(slow->part_bytes[gf_slowpath_unmap] >> 10));
+                  slow->part_bytes[gf_slowpath_unmap] >> 10);
     } else if (is_half(us[gf_slowpath_setup], sums)) {
-        SET_CAUSE(setup, "%llu us to create an arena", ULL(us[gf_slowpath_setup]));
+        SET_CAUSE(setup, "%lu us to create an arena", us[gf_slowpath_setup]);
     } else if (is_half(us[gf_slowpath_huge], sums)) {
         if (evidence->pressure.compactions)
             SET_CAUSE(compaction,
-                      "%llu us in the first touch of a huge page; the kernel compacted memory "
-                      "%llu time%s",
-                      ULL(us[gf_slowpath_huge]), ULL(evidence->pressure.compactions),
+                      "%lu us in the first touch of a huge page; the kernel compacted memory "
+                      "%lu time%s",
+                      us[gf_slowpath_huge], evidence->pressure.compactions,
                       plural(evidence->pressure.compactions));
         else if (!find_reclaim(evidence, sums, ret))
-            SET_CAUSE(faults, "%llu us in the first touch of a huge page",
-                      ULL(us[gf_slowpath_huge]));
+            SET_CAUSE(faults, "%lu us in the first touch of a huge page", us[gf_slowpath_huge]);
     } else {
         return find_largest_part(sums, ret);
     }
@@ -204,7 +200,7 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
                       struct gf_finding *ret)
 {
     const struct gf_slowpath_usage *used = &evidence->used;
-    const unsigned long long idle = sums->idle_us;
+    const uint64_t idle = sums->idle_us;
 
     if (!used->known ||
         !is_half(sums->idle_us - gf_min(sums->part_us[gf_slowpath_lock], sums->idle_us), sums))
@@ -213,20 +209,20 @@ static bool find_idle(const struct gf_evidence *evidence, const struct sums *sum
     if (used->voluntary == 0) {
         find_preempted(evidence, sums, ret);
     } else if (evidence->slow->forked) {
-        SET_CAUSE(fork, "blocked for %llu us while the process forked", idle);
+        SET_CAUSE(fork, "blocked for %lu us while the process forked", idle);
     } else if (used->major && used->voluntary <= 2 * used->major) {
-        SET_CAUSE(swap, "blocked for %llu us, with %llu major page fault%s", idle, ULL(used->major),
+        SET_CAUSE(swap, "blocked for %lu us, with %lu major page fault%s", idle, used->major,
                   plural(used->major));
     } else if (find_reclaim(evidence, sums, ret)) {
         /* find_reclaim has already set the cause */
     } else if (evidence->single_threaded && used->voluntary <= 4 && is_half(sums->work_us, sums) &&
                evidence->pressure.known) {
         /* If no other thread shares the address space, clearing memory never blocks. */
-        SET_CAUSE(paused, "stopped for %llu us in code that does not wait", idle);
+        SET_CAUSE(paused, "stopped for %lu us in code that does not wait", idle);
     } else {
         find_part(evidence, sums, ret);
         const enum gf_cause part = ret->cause;
-        SET_CAUSE(unknown, "blocked for %llu us", idle);
+        SET_CAUSE(unknown, "blocked for %lu us", idle);
         ret->without_pause = part;
         return true;
     }
@@ -246,19 +242,19 @@ static void find_work(const struct gf_evidence *evidence, const struct sums *sum
     const struct gf_slowpath_usage *used = &evidence->used;
 
     if (!slow->work && used->known && is_half(used->minor, sums))
-        SET_CAUSE(faults, "%llu page fault%s", ULL(used->minor), plural(used->minor));
+        SET_CAUSE(faults, "%lu page fault%s", used->minor, plural(used->minor));
     else if (!slow->work || !is_half(sums->work_us, sums) || !used->known)
-        SET_CAUSE(unknown, "%llu us outside the timed operations", ULL(sums->work_us));
+        SET_CAUSE(unknown, "%lu us outside the timed operations", sums->work_us);
     else if (find_compaction(evidence, ret) || find_swap(evidence, ret) ||
              find_reclaim(evidence, sums, ret))
         ;
     else if (used->minor >= slow->work / PAGE / 4 ||
              gf_min(used->minor, evidence->pressure.huge) > slow->work / HUGE_PAGE / 4)
-        SET_CAUSE(faults, "%llu page fault%s for %zu KiB", ULL(used->minor), plural(used->minor),
+        SET_CAUSE(faults, "%lu page fault%s for %zu KiB", used->minor, plural(used->minor),
                   slow->work >> 10);
     else
-        SET_CAUSE(copy, "cleared or copied %zu KiB with %llu page fault%s", slow->work >> 10,
-                  ULL(used->minor), plural(used->minor));
+        SET_CAUSE(copy, "cleared or copied %zu KiB with %lu page fault%s", slow->work >> 10,
+                  used->minor, plural(used->minor));
 }
 
 /*
@@ -271,16 +267,16 @@ static void find_foreign(const struct gf_evidence *evidence, const struct sums *
     const struct gf_slowpath_usage *used = &evidence->used;
 
     if (!used->known)
-        SET_CAUSE(unknown, "%llu us in the program's own allocator", ULL(sums->total_us));
+        SET_CAUSE(unknown, "%lu us in the program's own allocator", sums->total_us);
     else if (find_compaction(evidence, ret) || (evidence->slow->work && find_swap(evidence, ret)) ||
              find_reclaim(evidence, sums, ret))
         ;
     else if (is_half(2 * used->minor, sums))
-        SET_CAUSE(faults, "%llu page fault%s in the program's own allocator", ULL(used->minor),
+        SET_CAUSE(faults, "%lu page fault%s in the program's own allocator", used->minor,
                   plural(used->minor));
     else
-        SET_CAUSE(unknown, "%llu us in the program's own allocator, %llu of them on a CPU",
-                  ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+        SET_CAUSE(unknown, "%lu us in the program's own allocator, %lu of them on a CPU",
+                  sums->total_us, sums->total_us - sums->idle_us);
 }
 
 /* Finds the cause of a driver call. Only the thread's resource usage during the call is known. */
@@ -295,22 +291,22 @@ static void find_driver(const struct gf_evidence *evidence, const struct sums *s
     if (ret->may_be_pause && used->known && used->voluntary == 0 && used->forced > 0)
         find_preempted(evidence, sums, ret);
     else if (is_half(used->minor, sums))
-        SET_CAUSE(faults, "%llu page fault%s in the driver", ULL(used->minor), plural(used->minor));
+        SET_CAUSE(faults, "%lu page fault%s in the driver", used->minor, plural(used->minor));
     else if (ret->may_be_pause && pressure->known && find_reclaim(evidence, sums, ret))
         ;
     else if (ret->may_be_pause && waits && used->major && used->voluntary <= 2 * used->major)
-        SET_CAUSE(swap, "blocked for %llu us, with %llu major page fault%s", ULL(sums->idle_us),
-                  ULL(used->major), plural(used->major));
+        SET_CAUSE(swap, "blocked for %lu us, with %lu major page fault%s", sums->idle_us,
+                  used->major, plural(used->major));
     else if (evidence->driver == gf_driver_copy)
-        SET_CAUSE(unknown, "%llu us in a copy", ULL(sums->total_us));
+        SET_CAUSE(unknown, "%lu us in a copy", sums->total_us);
     else if (waits)
         SET_CAUSE(gpu,
-                  "%llu us in the driver, %llu of them on a CPU; the GPU was idle when "
+                  "%lu us in the driver, %lu of them on a CPU; the GPU was idle when "
                   "the wait began",
-                  ULL(sums->total_us), ULL(sums->total_us - sums->idle_us));
+                  sums->total_us, sums->total_us - sums->idle_us);
     else
-        SET_CAUSE(gpu, "%llu us in the driver, %llu of them on a CPU", ULL(sums->total_us),
-                  ULL(sums->total_us - sums->idle_us));
+        SET_CAUSE(gpu, "%lu us in the driver, %lu of them on a CPU", sums->total_us,
+                  sums->total_us - sums->idle_us);
     ret->without_pause = ret->cause;
 }
 

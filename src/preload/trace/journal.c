@@ -278,7 +278,7 @@ static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL
     size_t at = 0;
 
     if (dropped)
-        at += (size_t)gf_fmt(tail, TAIL, ",\"dropped\":%llu", (unsigned long long)dropped);
+        at += (size_t)gf_fmt(tail, TAIL, ",\"dropped\":%lu", dropped);
     if (line->found) {
         settle_finding(line);
         at += (size_t)gf_fmt(tail + at, TAIL - at, ",\"cause\":\"%s\",\"evidence\":\"%s\"",

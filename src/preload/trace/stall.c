@@ -130,8 +130,7 @@ static void put_stack(struct gf_line *line)
         return;
     gf_json_begin(json, "stack", '[');
     for (size_t i = 0; i < stack->frames; i++) {
-        gf_fmt(text, sizeof(text), "%u+%llx", stack->frame[i].module,
-               (unsigned long long)stack->frame[i].offset);
+        gf_fmt(text, sizeof(text), "%u+%lx", stack->frame[i].module, stack->frame[i].offset);
         gf_json_text(json, NULL, text);
     }
     gf_json_end(json, ']');

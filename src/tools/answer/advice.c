@@ -53,7 +53,7 @@ static const char *where_text(const struct gf_answer *answer, int64_t rank, cons
 
     *buf = '\0';
     if (has_rank)
-        snprintf(of, sizeof(of), " of rank %lld", (long long)rank);
+        snprintf(of, sizeof(of), " of rank %ld", rank);
     if (has_rank || *line)
         snprintf(buf, size, ", mostly%s%s%s", of, *line ? " at " : "", line);
     return buf;
@@ -252,10 +252,9 @@ static void say_unended(struct gf_answer *answer)
     if (!first)
         return;
     if (first->rank >= 0)
-        snprintf(name, sizeof(name), "rank %lld (process %lld)", (long long)first->rank,
-                 (long long)first->pid);
+        snprintf(name, sizeof(name), "rank %ld (process %ld)", first->rank, first->pid);
     else
-        snprintf(name, sizeof(name), "process %lld", (long long)first->pid);
+        snprintf(name, sizeof(name), "process %ld", first->pid);
     gf_amount_clock(first->last, true, time);
     if (answer->unended == 1)
         gf_lines_add(&answer->notes,
@@ -301,14 +300,14 @@ void gf_notes_say(struct gf_answer *answer)
             "Skipped %s in folders (no log, no report, no output of `gpufeed doctor --json`).",
             gf_amount_of((double)answer->counts->foreign, "file", count));
     if (answer->dropped)
-        gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %llu lines.",
-                     (unsigned long long)answer->dropped);
+        gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %lu lines.",
+                     answer->dropped);
     if (answer->unlogged)
         gf_lines_add(&answer->notes,
                      "The logs lack %s that the reports count: a log reached its limit of 64 MiB, "
                      "was cut, or is damaged.",
                      gf_amount_of((double)answer->unlogged, "stall", count));
     if (answer->job->lost)
-        gf_lines_add(&answer->notes, "Memory was short: %llu events are not counted.",
-                     (unsigned long long)answer->job->lost);
+        gf_lines_add(&answer->notes, "Memory was short: %lu events are not counted.",
+                     answer->job->lost);
 }

@@ -26,7 +26,7 @@ static void print_rank(FILE *out, const struct gf_answer *answer, const struct g
     char label[256], step[GF_AMOUNT], time[GF_AMOUNT], share[GF_AMOUNT], delay[GF_AMOUNT],
         rate[GF_AMOUNT], site[512];
 
-    snprintf(label, sizeof(label), *host ? "%lld on %s" : "%lld%s", (long long)row->rank, host);
+    snprintf(label, sizeof(label), *host ? "%ld on %s" : "%ld%s", row->rank, host);
     fprintf(out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
             row->step_s > 0 ? gf_amount_time(row->step_s, step) : "-",
             gf_amount_time(row->stall_s, time),
@@ -141,8 +141,7 @@ static void print_row(FILE *out, const struct gf_answer *answer, const struct gf
         gf_tally_label(answer->job, tally->second, row->main, second, sizeof(second));
     fputs("  ", out);
     print_label(out, label, label_columns(out, tally->by));
-    fprintf(out, "%9llu %8s %6s %8s %9s", (unsigned long long)row->count,
-            gf_amount_time((double)row->us / 1e6, time),
+    fprintf(out, "%9lu %8s %6s %8s %9s", row->count, gf_amount_time((double)row->us / 1e6, time),
             gf_amount_share((double)row->us, (double)answer->stall_us, share),
             row->longest_us ? gf_amount_time(row->longest_us / 1e6, longest) : "-",
             gf_amount_clock(row->first, false, first));
@@ -177,11 +176,9 @@ static void print_step(FILE *out, const struct gf_answer *answer, const struct g
     char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-";
 
     if (process->rank >= 0)
-        snprintf(label, sizeof(label), "step %llu, rank %lld", (unsigned long long)step->step,
-                 (long long)process->rank);
+        snprintf(label, sizeof(label), "step %lu, rank %ld", step->step, process->rank);
     else
-        snprintf(label, sizeof(label), "step %llu of process %lld", (unsigned long long)step->step,
-                 (long long)process->pid);
+        snprintf(label, sizeof(label), "step %lu of process %ld", step->step, process->pid);
     if (answer->steps.median_s > 0)
         snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
     fputs("  ", out);

@@ -256,12 +256,12 @@ static void advise_link(struct gf_answer *answer, const struct usual *usual,
     if (usual->link_cost > 0 && cost > FACTOR * usual->link_cost &&
         row->of_pinned.duration_s > LEAST_S)
         gf_lines_add(&answer->helps,
-                     "pinned and staged copies of rank %lld are slow (%s, median %s), perhaps "
+                     "pinned and staged copies of rank %ld are slow (%s, median %s), perhaps "
                      "because of its "
                      "PCIe link: run `gpufeed doctor` on its host, and read \"GPU Link Info\" of "
                      "`nvidia-smi -q` while "
                      "the rank copies",
-                     (long long)row->rank, gf_amount_rate(1 / cost, much),
+                     row->rank, gf_amount_rate(1 / cost, much),
                      gf_amount_rate(1 / usual->link_cost, little));
 }
 
@@ -308,8 +308,8 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
     compare_copying(answer, usual, row, &words);
     compare_copies(answer, usual, row, &words);
     compare_end(usual, row, &words);
-    if (!words.at || asprintf(&ret, *host ? "rank %lld on %s %s" : "rank %lld%s %s",
-                              (long long)row->rank, host, text) < 0)
+    if (!words.at ||
+        asprintf(&ret, *host ? "rank %ld on %s %s" : "rank %ld%s %s", row->rank, host, text) < 0)
         return NULL;
     return ret;
 }

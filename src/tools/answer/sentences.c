@@ -45,9 +45,9 @@ static void say_process(struct gf_textbuf *words, const struct gf_answer *answer
     if (answer->reported_steps.count < 2)
         return;
     if (process->rank >= 0)
-        gf_say(words, " of rank %lld", (long long)process->rank);
+        gf_say(words, " of rank %ld", process->rank);
     else
-        gf_say(words, " of process %lld", (long long)process->pid);
+        gf_say(words, " of process %ld", process->pid);
     gf_say(words, ", the slowest of %zu,", answer->reported_steps.count);
 }
 
@@ -89,7 +89,7 @@ static void gf_step_text_say(struct gf_answer *answer)
 
     if (!answer->reported_steps.count)
         return;
-    gf_say(&words, "The median of %llu steps", (unsigned long long)gf_min(steps->steps, 1e15));
+    gf_say(&words, "The median of %lu steps", (uint64_t)gf_min(steps->steps, 1e15));
     say_source(&words, steps);
     say_process(&words, answer, steps);
     gf_say(&words, " is %s", gf_amount_time(steps->p50_s, time));
@@ -306,9 +306,9 @@ static const char *step_text(int64_t step, int64_t rank, char *buf, size_t size)
 {
     *buf = '\0';
     if (step > 0 && rank >= 0)
-        snprintf(buf, size, " (step %lld of rank %lld)", (long long)step, (long long)rank);
+        snprintf(buf, size, " (step %ld of rank %ld)", step, rank);
     else if (step > 0)
-        snprintf(buf, size, " (step %lld)", (long long)step);
+        snprintf(buf, size, " (step %ld)", step);
     return buf;
 }
 
@@ -336,12 +336,11 @@ static void say_step_onset(struct gf_answer *answer)
 
     if (!onset.step && answer->slow_rank >= 0) {
         onset = gf_step_onset_find(answer->job, &answer->steps, answer->slow_rank);
-        snprintf(rank, sizeof(rank), " of rank %lld", (long long)answer->slow_rank);
+        snprintf(rank, sizeof(rank), " of rank %ld", answer->slow_rank);
     }
     if (!onset.step)
         return;
-    gf_lines_add(&answer->verdict, "Since step %llu (%s) steps%s take %s instead of %s.",
-                 (unsigned long long)onset.step,
+    gf_lines_add(&answer->verdict, "Since step %lu (%s) steps%s take %s instead of %s.", onset.step,
                  gf_amount_clock(onset.at, answer->to - answer->from > 43200, clock), rank,
                  gf_amount_time(onset.after_s, after), gf_amount_time(onset.before_s, before));
 }
@@ -355,13 +354,12 @@ static void say_steps(struct gf_answer *answer)
         return;
     const int64_t number = answer->job->processes[steps->list[0].process].rank;
     if (number >= 0)
-        snprintf(rank, sizeof(rank), " of rank %lld", (long long)number);
+        snprintf(rank, sizeof(rank), " of rank %ld", number);
     gf_lines_add(&answer->verdict,
                  "Of %zu steps, %zu took more than %d times the median of %s; the longest is step "
-                 "%llu%s with %s.",
+                 "%lu%s with %s.",
                  steps->ended, steps->slow, GF_SLOW_STEP, gf_amount_time(steps->median_s, median),
-                 (unsigned long long)steps->list[0].step, rank,
-                 gf_amount_time(steps->list[0].s, longest));
+                 steps->list[0].step, rank, gf_amount_time(steps->list[0].s, longest));
 }
 
 static const char *direction_text(int direction)

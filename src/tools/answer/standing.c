@@ -92,7 +92,7 @@ static void say_members(const struct gf_job *job, const struct standing *standin
         if (standing->group_of[i] != group + 1)
             continue;
         if (job->processes[i].rank < 0) {
-            gf_say(out, "process %lld", (long long)job->processes[i].pid);
+            gf_say(out, "process %ld", job->processes[i].pid);
             free(rank);
             return;
         }
@@ -103,13 +103,9 @@ static void say_members(const struct gf_job *job, const struct standing *standin
     for (size_t i = 0, end; i < count; i = end + 1) {
         for (end = i; end + 1 < count && rank[end + 1] <= rank[end] + 1; end++)
             ;
-        gf_say(out, "%s%lld",
-               i                           ? ", "
-               : rank[0] < rank[count - 1] ? "ranks "
-                                           : "rank ",
-               (long long)rank[i]);
+        gf_say(out, "%s%ld", i ? ", " : rank[0] < rank[count - 1] ? "ranks " : "rank ", rank[i]);
         if (rank[end] > rank[i])
-            gf_say(out, "%s%lld", rank[end] > rank[i] + 1 ? "-" : ", ", (long long)rank[end]);
+            gf_say(out, "%s%ld", rank[end] > rank[i] + 1 ? "-" : ", ", rank[end]);
     }
     free(rank);
 }
@@ -123,9 +119,9 @@ static int by_count(const void *a, const void *b)
     return gf_order(one->count, other->count) ?: gf_order(one, other);
 }
 
-static unsigned long long whole(double number)
+static uint64_t whole(double number)
 {
-    return (unsigned long long)gf_min(gf_max(number, 0.0), 1e15);
+    return gf_min(gf_max(number, 0.0), 1e15);
 }
 
 static void say_groups(struct gf_answer *answer, const struct standing *standing,
@@ -140,8 +136,8 @@ static void say_groups(struct gf_answer *answer, const struct standing *standing
             gf_say(&out, "; ");
         say_members(answer->job, standing, (size_t)(group - standing->list), &out);
         if (group->step >= 0)
-            gf_say(&out, " in step %llu", whole(group->step));
-        gf_say(&out, " for %llu s: %s%s", whole(group->s), gf_host_words(group->cause), group->at);
+            gf_say(&out, " in step %lu", whole(group->step));
+        gf_say(&out, " for %lu s: %s%s", whole(group->s), gf_host_words(group->cause), group->at);
     }
     if (standing->count > GROUPS_SAID)
         gf_say(&out, "; %zu more places", standing->count - GROUPS_SAID);

@@ -347,8 +347,8 @@ void gf_check_write_back(const struct gf_check_input *input, struct gf_findings 
     else
         gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_ratio: %ld; MemTotal: %.4g GiB",
                             percent, (double)memory / (1 << 30));
-    gf_finding_command(finding, "sysctl -w vm.dirty_background_bytes=%llu vm.dirty_bytes=%llu",
-                       4ULL << 30, 16ULL << 30);
+    gf_finding_command(finding, "sysctl -w vm.dirty_background_bytes=%lu vm.dirty_bytes=%lu",
+                       4UL << 30, 16UL << 30);
 }
 
 struct mount {

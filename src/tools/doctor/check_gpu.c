@@ -285,11 +285,11 @@ static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *g
                         struct gf_findings *ret)
 {
     char nodes[128];
-    struct gf_finding *finding = gf_gpu_problem(
-        ret, gpu->bdf,
-        "only %llu MiB are free on node %s, so new pages are "
-        "allocated on other nodes",
-        (unsigned long long)near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
+    struct gf_finding *finding =
+        gf_gpu_problem(ret, gpu->bdf,
+                       "only %lu MiB are free on node %s, so new pages are "
+                       "allocated on other nodes",
+                       near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
 
     gf_finding_evidence(finding,
                         "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "

@@ -246,9 +246,9 @@ void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
         gf_ok(ret, "swapping is the last resort (vm.swappiness %s)", line.text);
     } else {
         struct gf_finding *finding = gf_problem(ret, "the kernel swaps before memory is short");
-        gf_finding_evidence(finding, "/%s: %s; /%s: SwapTotal %llu kB",
+        gf_finding_evidence(finding, "/%s: %s; /%s: SwapTotal %lu kB",
                             gf_host_files[gf_host_swappiness], line.text,
-                            gf_host_files[gf_host_meminfo], strtoull(total, NULL, 10));
+                            gf_host_files[gf_host_meminfo], strtoul(total, NULL, 10));
         gf_finding_command(finding, "sysctl -w vm.swappiness=1");
     }
 }
@@ -353,17 +353,14 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
     if (!total)
         return;
     if (input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10) {
-        gf_ok(ret, "%llu of %llu reserved huge pages are unused", (unsigned long long)unused,
-              (unsigned long long)total);
+        gf_ok(ret, "%lu of %lu reserved huge pages are unused", unused, total);
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "%llu GiB are reserved as huge pages and unused",
-                                            (unsigned long long)(unused * size) >> 20);
-    gf_finding_evidence(finding, "/%s: HugePages_Total %llu, HugePages_Free %llu",
-                        gf_host_files[gf_host_meminfo], (unsigned long long)total,
-                        (unsigned long long)unused);
-    gf_finding_command(finding, "sysctl -w vm.nr_hugepages=%llu",
-                       (unsigned long long)(total - unused));
+    struct gf_finding *finding =
+        gf_problem(ret, "%lu GiB are reserved as huge pages and unused", (unused * size) >> 20);
+    gf_finding_evidence(finding, "/%s: HugePages_Total %lu, HugePages_Free %lu",
+                        gf_host_files[gf_host_meminfo], total, unused);
+    gf_finding_command(finding, "sysctl -w vm.nr_hugepages=%lu", total - unused);
 }
 
 void gf_check_overcommit(const struct gf_check_input *input, struct gf_findings *ret)

@@ -155,8 +155,8 @@ void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret
               gf_headroom_source(&headroom));
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "only %llu MiB of memory are available",
-                                            (unsigned long long)headroom.bytes >> 20);
+    struct gf_finding *finding =
+        gf_problem(ret, "only %lu MiB of memory are available", headroom.bytes >> 20);
     gf_finding_evidence(finding, "%s", gf_headroom_source(&headroom));
     gf_finding_fix(finding, "raise the limit: docker run --memory; Kubernetes: "
                             "resources.limits.memory; Slurm: --mem");
@@ -182,8 +182,7 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
         gf_ok(ret, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "%s holds only %llu MiB", folder, (unsigned long long)bytes >> 20);
+    struct gf_finding *finding = gf_problem(ret, "%s holds only %lu MiB", folder, bytes >> 20);
     gf_finding_evidence(finding, "statvfs %s", folder);
     gf_finding_fix(finding,
                    "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: "
@@ -258,9 +257,8 @@ void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *re
         gf_ok(ret, "locked memory is not limited");
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "locked memory is limited to %llu KiB, and InfiniBand is present",
-                   (unsigned long long)limit >> 10);
+    struct gf_finding *finding = gf_problem(
+        ret, "locked memory is limited to %lu KiB, and InfiniBand is present", limit >> 10);
     gf_finding_evidence(finding, "/proc/self/limits: Max locked memory; /dev/infiniband");
     gf_finding_fix(finding, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
                             "container runtime or slurmd");
@@ -277,7 +275,7 @@ void gf_check_address_space(const struct gf_check_input *input, struct gf_findin
         return;
     }
     struct gf_finding *finding =
-        gf_problem(ret, "address space is limited to %llu MiB", (unsigned long long)limit >> 20);
+        gf_problem(ret, "address space is limited to %lu MiB", limit >> 20);
     gf_finding_evidence(finding, "/proc/self/limits: Max address space");
     gf_finding_fix(finding, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
                             "VSizeFactor=0");
@@ -293,8 +291,7 @@ void gf_check_open_files(const struct gf_check_input *input, struct gf_findings 
         gf_ok(ret, "enough files can be open");
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "only %llu files can be open", (unsigned long long)limit);
+    struct gf_finding *finding = gf_problem(ret, "only %lu files can be open", limit);
     gf_finding_evidence(finding, "/proc/self/limits: Max open files");
     gf_finding_fix(finding,
                    "ulimit -n %d before the program starts; docker run --ulimit "
@@ -309,11 +306,10 @@ void gf_check_threads(const struct gf_check_input *input, struct gf_findings *re
     if (left == UINT64_MAX)
         return;
     if (left >= THREADS_LEAST) {
-        gf_ok(ret, "%llu more threads can be started", (unsigned long long)left);
+        gf_ok(ret, "%lu more threads can be started", left);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "only %llu more threads can be started", (unsigned long long)left);
+    struct gf_finding *finding = gf_problem(ret, "only %lu more threads can be started", left);
     gf_finding_evidence(finding, "pids.max and pids.current of the control group or a parent");
     gf_finding_fix(finding, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
                             "systemd: TasksMax=infinity");

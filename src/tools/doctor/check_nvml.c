@@ -240,10 +240,9 @@ static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->ecc >= 0 || gpu->remap_failed >= 0;
     snprintf(ret->evidence, sizeof(ret->evidence),
-             "NVML: ECC %lld (after a reset: %lld); uncorrected errors: %lld; remapping pending: "
-             "%lld, failed: %lld (-1: unknown)",
-             (long long)gpu->ecc, (long long)gpu->ecc_pending, (long long)gpu->ecc_errors,
-             (long long)gpu->remap_pending, (long long)gpu->remap_failed);
+             "NVML: ECC %ld (after a reset: %ld); uncorrected errors: %ld; remapping pending: "
+             "%ld, failed: %ld (-1: unknown)",
+             gpu->ecc, gpu->ecc_pending, gpu->ecc_errors, gpu->remap_pending, gpu->remap_failed);
     if (gpu->remap_failed > 0) {
         ret->problem = "remapping a row of memory failed";
         set_fix(ret, "replace the GPU");
@@ -270,8 +269,7 @@ static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
 
     ret->known = gpu->slow_reasons >= 0;
     snprintf(ret->evidence, sizeof(ret->evidence),
-             "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%llx",
-             (unsigned long long)gpu->slow_reasons);
+             "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%lx", gpu->slow_reasons);
     if (!ret->known)
         return;
     if (gpu->slow_reasons & heat) {
@@ -294,10 +292,10 @@ static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
     if (!ret->known || gpu->power_limit >= gpu->power_default)
         return;
     ret->problem = "the power limit is below the default";
-    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %lld W, default %lld W",
-             (long long)gpu->power_limit / 1000, (long long)gpu->power_default / 1000);
-    set_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %lld -i GPU",
-            (long long)gpu->power_default / 1000);
+    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %ld W, default %ld W",
+             gpu->power_limit / 1000, gpu->power_default / 1000);
+    set_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %ld -i GPU",
+            gpu->power_default / 1000);
 }
 
 void gf_check_power_limit(const struct gf_check_input *input, struct gf_findings *ret)
@@ -309,8 +307,8 @@ static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->mig >= 0 || gpu->compute_mode >= 0;
     snprintf(ret->evidence, sizeof(ret->evidence),
-             "NVML: MIG %lld (after a reset: %lld), compute mode %lld (-1: unknown)",
-             (long long)gpu->mig, (long long)gpu->mig_pending, (long long)gpu->compute_mode);
+             "NVML: MIG %ld (after a reset: %ld), compute mode %ld (-1: unknown)", gpu->mig,
+             gpu->mig_pending, gpu->compute_mode);
     if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
         ret->problem = "the compute mode prohibits all programs";
         set_fix(ret, "nvidia-smi -c 0");
@@ -333,9 +331,8 @@ static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
     if (!ret->known || gpu->generation >= gpu->generation_most)
         return;
     ret->problem = "the PCIe link does not use its fastest generation, although the GPU is busy";
-    snprintf(ret->evidence, sizeof(ret->evidence),
-             "NVML: generation %lld of %lld, GPU busy %lld %%", (long long)gpu->generation,
-             (long long)gpu->generation_most, (long long)gpu->busy);
+    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: generation %ld of %ld, GPU busy %ld %%",
+             gpu->generation, gpu->generation_most, gpu->busy);
     set_fix(ret, "reseat the card or its riser; set the slot's generation in the firmware");
 }
 
@@ -350,8 +347,8 @@ static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
     if (gpu->fabric != GF_FABRIC_NOT_STARTED && gpu->fabric != GF_FABRIC_IN_PROGRESS)
         return;
     ret->problem = "NVLink's fabric is not ready";
-    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %lld",
-             (long long)gpu->fabric);
+    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %ld",
+             gpu->fabric);
     if (gpu->fabric == GF_FABRIC_IN_PROGRESS)
         set_fix(ret, "wait; if the state stays, read journalctl -u nvidia-fabricmanager");
     else /* the restart ends programs that use CUDA */

@@ -267,12 +267,11 @@ bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_
     const char *path = modules[number].path;
     const char *name = file ? gf_elfsym_function(file, offset, &distance) : NULL;
     if (name && with_distance)
-        snprintf(buf, size, "%.1023s+%#llx (%s)", name, (unsigned long long)distance,
-                 gf_path_file_name(path));
+        snprintf(buf, size, "%.1023s+%#lx (%s)", name, distance, gf_path_file_name(path));
     else if (name)
         snprintf(buf, size, "%.1023s (%s)", name, gf_path_file_name(path));
     else
-        snprintf(buf, size, "%s+%#llx", gf_path_file_name(path), (unsigned long long)offset);
+        snprintf(buf, size, "%s+%#lx", gf_path_file_name(path), offset);
     gf_plain_text(buf);
     if (ret_path)
         memcpy(ret_path, path, sizeof(modules->path));

@@ -45,7 +45,7 @@ void gf_frame_name_end(void);
 /* A Python frame of a log. Longer texts are cut. */
 struct gf_python_text {
     char file[1024], function[512];
-    long long line;
+    int64_t line;
 };
 
 /* Reads a Python frame of a log. Missing members are "" or 0. Control characters are replaced. */

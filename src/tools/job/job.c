@@ -304,12 +304,12 @@ static void name_ranks(const struct gf_job *job, char *ret, size_t size)
     if (last < 0)
         snprintf(ret, size, "--rank: no process of these files has a rank");
     else if (first == last)
-        snprintf(ret, size, "--rank: no process has any of these ranks; the files have rank %lld",
-                 (long long)first);
+        snprintf(ret, size, "--rank: no process has any of these ranks; the files have rank %ld",
+                 first);
     else
         snprintf(ret, size,
-                 "--rank: no process has any of these ranks; the files have ranks %lld to %lld",
-                 (long long)first, (long long)last);
+                 "--rank: no process has any of these ranks; the files have ranks %ld to %ld",
+                 first, last);
 }
 
 bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,

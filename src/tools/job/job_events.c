@@ -198,7 +198,7 @@ static void read_python_frame(struct gf_job *job, struct frames *frames, struct 
     char text[1600];
 
     gf_frame_python(frame, &python);
-    snprintf(text, sizeof(text), "%s:%lld in %s", gf_path_file_name(python.file), python.line,
+    snprintf(text, sizeof(text), "%s:%ld in %s", gf_path_file_name(python.file), python.line,
              python.function);
     add_frame(job, frames, text, !is_library(python.file));
 }

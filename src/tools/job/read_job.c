@@ -45,8 +45,7 @@ static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t
 {
     if (!progress->on || now_ns() < progress->due_ns)
         return;
-    fprintf(stderr, "\rread %zu of %zu files, %llu MB", done, progress->total,
-            (unsigned long long)(bytes / 1000000));
+    fprintf(stderr, "\rread %zu of %zu files, %lu MB", done, progress->total, bytes / 1000000);
     progress->shown = true;
     progress->due_ns = now_ns() + 200000000;
 }
@@ -105,8 +104,8 @@ static void note_damage(struct reading *reading, struct state *state)
     counts->damaged++;
     state->bad++;
     if (!*counts->first_damaged)
-        snprintf(counts->first_damaged, sizeof(counts->first_damaged), "%.480s:%llu",
-                 gf_source_name(state->source), (unsigned long long)state->lines.number);
+        snprintf(counts->first_damaged, sizeof(counts->first_damaged), "%.480s:%lu",
+                 gf_source_name(state->source), state->lines.number);
     gf_plain_text(counts->first_damaged);
 }
 

@@ -129,10 +129,10 @@ static void label_thread(const struct gf_job *job, int64_t key, char *buf, size_
     char where[64] = "";
 
     if (process->rank >= 0)
-        snprintf(where, sizeof(where), ", rank %lld", (long long)process->rank);
+        snprintf(where, sizeof(where), ", rank %ld", process->rank);
     else if (thread->tid != process->pid)
-        snprintf(where, sizeof(where), " of process %lld", (long long)process->pid);
-    snprintf(buf, size, "%s %lld%s", *name ? name : "thread", (long long)thread->tid, where);
+        snprintf(where, sizeof(where), " of process %ld", process->pid);
+    snprintf(buf, size, "%s %ld%s", *name ? name : "thread", thread->tid, where);
 }
 
 const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
@@ -150,10 +150,10 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
         snprintf(buf, size, "%s", *text ? text : "(no stack)");
         break;
     case GF_BY_RANK:
-        snprintf(buf, size, key < 0 ? "no rank" : "rank %lld", (long long)key);
+        snprintf(buf, size, key < 0 ? "no rank" : "rank %ld", key);
         break;
     case GF_BY_STEP:
-        snprintf(buf, size, "step %lld", (long long)key);
+        snprintf(buf, size, "step %ld", key);
         break;
     default:
         label_thread(job, key, buf, size);

@@ -200,8 +200,7 @@ static bool print_line(struct gf_job *job, const struct gf_merged_line *line, st
         *ret_failed = line->source->is_named || *ret_failed;
         return false;
     }
-    gf_cli_error("report", "%s:%llu is not an event", gf_source_name(line->source),
-                 (unsigned long long)line->number);
+    gf_cli_error("report", "%s:%lu is not an event", gf_source_name(line->source), line->number);
     return true;
 }
 

@@ -41,16 +41,16 @@ static void print_place(const struct gf_event *event)
     struct gf_span key, value, device = {"", 0}, pci = {"", 0};
 
     if (gf_span_is_number(event->node))
-        printf(", on node %lld", (long long)gf_span_int(event->node));
+        printf(", on node %ld", gf_span_int(event->node));
     if (gf_span_is_number(event->block_node))
-        printf(", block on node %lld", (long long)gf_span_int(event->block_node));
+        printf(", block on node %ld", gf_span_int(event->block_node));
     if (!event->gpu.size || *event->gpu.at != '{')
         return;
     while (gf_scan_member(&scan, &key, &value)) {
         device = gf_span_is(key, "device") ? value : device;
         pci = gf_span_is(key, "pci") ? value : pci;
     }
-    printf(", GPU %lld ", (long long)gf_span_int(device));
+    printf(", GPU %ld ", gf_span_int(device));
     print_text(pci);
 }
 
@@ -59,7 +59,7 @@ static void put_python_frame(FILE *out, struct gf_span frame)
     struct gf_python_text text;
 
     gf_frame_python(frame, &text);
-    fprintf(out, "    %s:%lld in %s\n", text.file, text.line, text.function);
+    fprintf(out, "    %s:%ld in %s\n", text.file, text.line, text.function);
 }
 
 static void put_frames(FILE *out, const struct gf_event *event)
@@ -136,16 +136,16 @@ static void gf_stall_text_print(const struct gf_event *event)
 {
     print_text(event->call);
     if (event->size.size)
-        printf("(%lld)", (long long)gf_span_int(event->size));
+        printf("(%ld)", gf_span_int(event->size));
     printf(" took %.3f ms: ", (double)gf_span_int(event->us) / 1000);
     print_text(event->cause);
     fputs(", ", stdout);
     print_text(event->evidence);
     if (event->step.size)
-        printf(", in step %lld", (long long)gf_span_int(event->step));
+        printf(", in step %ld", gf_span_int(event->step));
     fputs(" [", stdout);
     print_text(event->thread);
-    printf(" %lld", (long long)gf_span_int(event->tid));
+    printf(" %ld", gf_span_int(event->tid));
     print_place(event);
     puts("]");
     print_frames(event);
@@ -167,20 +167,19 @@ static const char *event_text(const json_t *object, const char *key)
     return value ? gf_plain_text((char *)(uintptr_t)value) : "";
 }
 
-static long long event_number(const json_t *object, const char *key)
+static int64_t event_number(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));
 }
 
 static void print_thread(const json_t *thread)
 {
-    printf(
-        "    %s %lld ran %lld ms, waited %lld ms for a CPU (at most %lld ms by the quota), spent "
-        "%lld ms in %lld page faults; %lld pages were read from a disk\n",
-        event_text(thread, "thread"), event_number(thread, "tid"), event_number(thread, "run_ms"),
-        event_number(thread, "delay_ms"), event_number(thread, "throttled_ms"),
-        event_number(thread, "fault_ms"), event_number(thread, "minor_faults"),
-        event_number(thread, "major_faults"));
+    printf("    %s %ld ran %ld ms, waited %ld ms for a CPU (at most %ld ms by the quota), spent "
+           "%ld ms in %ld page faults; %ld pages were read from a disk\n",
+           event_text(thread, "thread"), event_number(thread, "tid"),
+           event_number(thread, "run_ms"), event_number(thread, "delay_ms"),
+           event_number(thread, "throttled_ms"), event_number(thread, "fault_ms"),
+           event_number(thread, "minor_faults"), event_number(thread, "major_faults"));
 }
 
 static void print_threads(const json_t *event)
@@ -190,14 +189,14 @@ static void print_threads(const json_t *event)
 
     printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
     if (event_number(event, "throttled_ms"))
-        printf(", throttled for %lld ms", event_number(event, "throttled_ms"));
+        printf(", throttled for %ld ms", event_number(event, "throttled_ms"));
     puts("");
     json_array_foreach(json_object_get(event, "threads"), i, thread) print_thread(thread);
 }
 
-static long long step_at(const json_t *steps, size_t i)
+static int64_t step_at(const json_t *steps, size_t i)
 {
-    return (long long)json_integer_value(json_array_get(steps, i));
+    return json_integer_value(json_array_get(steps, i));
 }
 
 /* A mark with the number 0 ends a step and begins none. */
@@ -215,8 +214,7 @@ static void print_steps(const json_t *event)
     while (last_step > first_step && !step_at(steps, last_step - 1))
         last_step--;
     if (first_step < last_step)
-        printf(", from step %lld to %lld", step_at(steps, first_step),
-               step_at(steps, last_step - 1));
+        printf(", from step %ld to %ld", step_at(steps, first_step), step_at(steps, last_step - 1));
     puts("");
 }
 
@@ -230,17 +228,17 @@ static void print_activity(const json_t *event)
     printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
     json_array_foreach(json_object_get(event, "gpus"), i, row)
     {
-        printf(", GPU %lld", event_number(row, "device"));
+        printf(", GPU %ld", event_number(row, "device"));
         for (size_t k = 0; k < GF_ARRAY_LEN(states); k++) {
             char key[32];
             snprintf(key, sizeof(key), "%s_ms", states[k]);
             if (event_number(row, key))
-                printf(" %s %lld ms", states[k], event_number(row, key));
+                printf(" %s %ld ms", states[k], event_number(row, key));
         }
     }
     puts("");
     json_array_foreach(json_object_get(event, "copies"), i, row)
-        printf("    %s: %lld copies (%s), %lld bytes in %lld us\n", event_text(row, "direction"),
+        printf("    %s: %ld copies (%s), %ld bytes in %ld us\n", event_text(row, "direction"),
                event_number(row, "calls"), event_text(row, "way"), event_number(row, "bytes"),
                event_number(row, "us"));
 }
@@ -259,7 +257,7 @@ static void print_slow_step(const json_t *event)
     if (json_is_string(json_object_get(event, "stall")))
         printf(", stalls of %.1f ms: %s", json_number_value(json_object_get(event, "stall_ms")),
                event_text(event, "stall"));
-    printf(", %lld page faults\n",
+    printf(", %ld page faults\n",
            event_number(event, "minor_faults") + event_number(event, "major_faults"));
 }
 
@@ -267,7 +265,7 @@ static void print_process(const json_t *event)
 {
     printf("%s", event_text(event, "program"));
     if (event_number(event, "rank") >= 0)
-        printf(", rank %lld", event_number(event, "rank"));
+        printf(", rank %ld", event_number(event, "rank"));
     printf(" on %s", event_text(event, "host"));
     if (*event_text(event, "container"))
         printf(", container %.12s", event_text(event, "container"));
@@ -289,7 +287,7 @@ static void print_day(const struct tm *local)
     memcpy(day, now, sizeof(day));
 }
 
-static void print_head(double told, long long pid, const char *kind)
+static void print_head(double told, int64_t pid, const char *kind)
 {
     const double at = told >= 0 && told < 1e12 ? told : 0;
     const time_t second = (time_t)at;
@@ -300,13 +298,13 @@ static void print_head(double told, long long pid, const char *kind)
         print_day(&local);
         strftime(when, sizeof(when), "%H:%M:%S", &local);
     }
-    printf("%s.%03d %lld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
+    printf("%s.%03d %ld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
 }
 
-static void print_dropped(long long count)
+static void print_dropped(int64_t count)
 {
     if (count)
-        printf("  (%lld lines before this line were dropped)\n", count);
+        printf("  (%ld lines before this line were dropped)\n", count);
 }
 
 static void print_event(const json_t *event)

@@ -43,7 +43,7 @@ static void print_line(FILE *out, const struct gf_job *job, const struct line *l
     print_frame(out, gf_job_text(job, line->call));
     fputs(" (", out);
     print_frame(out, gf_job_text(job, line->cause));
-    fprintf(out, ") %llu\n", (unsigned long long)line->us);
+    fprintf(out, ") %lu\n", line->us);
 }
 
 bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)

@@ -49,9 +49,9 @@ static void add_locality(json_t *list, const struct gf_job_process *process)
     char name[64];
 
     if (process->rank >= 0)
-        snprintf(name, sizeof(name), "rank %lld", (long long)process->rank);
+        snprintf(name, sizeof(name), "rank %ld", process->rank);
     else
-        snprintf(name, sizeof(name), "process %lld", (long long)process->pid);
+        snprintf(name, sizeof(name), "process %ld", process->pid);
     for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
         const json_t *nodes = gf_report_at(json_object_get(sample, kinds[i]), "by_node");
         if (json_object_size(nodes))

@@ -226,9 +226,9 @@ static const char *gf_lane_name(const struct gf_job *job, const struct gf_lane *
     if (lane->kind == GF_LANE_THREAD)
         gf_tally_label(job, GF_BY_THREAD, lane->thread, buf, size);
     else if (process->rank >= 0)
-        snprintf(buf, size, "rank %lld: %s", (long long)process->rank, words[lane->kind]);
+        snprintf(buf, size, "rank %ld: %s", process->rank, words[lane->kind]);
     else
-        snprintf(buf, size, "process %lld: %s", (long long)process->pid, words[lane->kind]);
+        snprintf(buf, size, "process %ld: %s", process->pid, words[lane->kind]);
     return buf;
 }
 

@@ -75,8 +75,7 @@ static void fill_cells(pid_t pid, const struct gf_process_figures *figures, stru
     char(*const text)[GF_COLUMN_TEXT] = ret->text;
 
     snprintf(text[gf_column_pid], GF_COLUMN_TEXT, "%d", pid);
-    snprintf(text[gf_column_rank], GF_COLUMN_TEXT, figures->rank < 0 ? "-" : "%lld",
-             (long long)figures->rank);
+    snprintf(text[gf_column_rank], GF_COLUMN_TEXT, figures->rank < 0 ? "-" : "%ld", figures->rank);
     put_time(text[gf_column_ran], GF_COLUMN_TEXT, figures->ran_s);
     const double steps = figures->marks_steps ? figures->steps : figures->detected_steps;
     snprintf(text[gf_column_steps], GF_COLUMN_TEXT, steps < 0 ? "-" : "%.1f", steps);

@@ -88,9 +88,8 @@ void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t n
 {
     const unsigned number = number_of(kind, gf_bypass_none);
     if (number)
-        gf_log_explain(gf_log_area_copy, "%s, %llu bytes: staged in %llu us (copy %u of this kind)",
-                       way_of(kind), (unsigned long long)bytes, (unsigned long long)ns / 1000,
-                       number);
+        gf_log_explain(gf_log_area_copy, "%s, %lu bytes: staged in %lu us (copy %u of this kind)",
+                       way_of(kind), bytes, ns / 1000, number);
 }
 
 void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes)
@@ -98,9 +97,8 @@ void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, u
     const unsigned number = number_of(kind, reason);
     if (number)
         gf_log_explain(gf_log_area_copy,
-                       "%s, %llu bytes: not staged, reason %s: %s (copy %u of this kind)",
-                       way_of(kind), (unsigned long long)bytes, gf_bypass_name(reason),
-                       gf_bypass_text(reason), number);
+                       "%s, %lu bytes: not staged, reason %s: %s (copy %u of this kind)",
+                       way_of(kind), bytes, gf_bypass_name(reason), gf_bypass_text(reason), number);
 }
 
 enum { enough_threads, below_four_threads, thread_classes };

@@ -265,8 +265,8 @@ void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_NODE_BYTES_COUNT])
 
 static void notify_size(const struct gf_ring *ring, const char *what, uint64_t bytes)
 {
-    gf_transfer_notify(gf_transfer_ring, GF_LOG_DEBUG, "GPU %d: the staging ring %s to %llu MiB",
-                       ring->context->device, what, (unsigned long long)(bytes >> 20));
+    gf_transfer_notify(gf_transfer_ring, GF_LOG_DEBUG, "GPU %d: the staging ring %s to %lu MiB",
+                       ring->context->device, what, bytes >> 20);
 }
 
 void gf_ring_add_segment(struct gf_ring *ring, char *at, size_t bytes)

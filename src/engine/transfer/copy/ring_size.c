@@ -231,8 +231,8 @@ static void stop_growing(struct gf_ring *ring, const struct gf_fault *fault)
     }
     gf_fault_text(fault, why, sizeof(why));
     gf_transfer_notify(gf_transfer_ring, gf_fault_level(fault),
-                       "GPU %d: %s; the staging ring stays at %llu MiB", ring->context->device, why,
-                       (unsigned long long)(bytes >> 20));
+                       "GPU %d: %s; the staging ring stays at %lu MiB", ring->context->device, why,
+                       bytes >> 20);
 }
 
 /*
