@@ -24,6 +24,23 @@ struct gf_json {
  */
 void gf_json_begin(struct gf_json *json, const char *key, char bracket);
 void gf_json_end(struct gf_json *json, char bracket); /* '}' or ']' */
+/* Begin an object or an array that ends with the block in which it stands. */
+#define gf_json_object(json, key) GF_JSON_SCOPE(json, key, '{', gf_json_end_object, __COUNTER__)
+#define gf_json_array(json, key) GF_JSON_SCOPE(json, key, '[', gf_json_end_array, __COUNTER__)
+#define GF_JSON_SCOPE(json, key, bracket, end, number)                                             \
+    GF_JSON_SCOPE_(json, key, bracket, end, number)
+#define GF_JSON_SCOPE_(json, key, bracket, end, number)                                            \
+    struct gf_json *const gf_scope_##number __attribute__((cleanup(end))) = (json);                \
+    gf_json_begin(gf_scope_##number, key, bracket)
+static inline void gf_json_end_object(struct gf_json *const *json)
+{
+    gf_json_end(*json, '}');
+}
+static inline void gf_json_end_array(struct gf_json *const *json)
+{
+    gf_json_end(*json, ']');
+}
+
 /* Writes null if value is NULL. */
 void gf_json_text(struct gf_json *json, const char *key, const char *value);
 void gf_json_int(struct gf_json *json, const char *key, int64_t value);

@@ -117,7 +117,7 @@ static void put_interval_thread(struct interval *interval, pid_t tid,
          major < MAJOR_FAULTS_MUCH) ||
         interval->logged++ >= THREADS_MAX)
         return;
-    gf_json_begin(json, NULL, '{');
+    gf_json_object(json, NULL);
     gf_json_int(json, "tid", tid);
     gf_json_text(json, "thread", now->name);
     gf_json_size(json, "run_ms", run / 1000000);
@@ -126,7 +126,6 @@ static void put_interval_thread(struct interval *interval, pid_t tid,
     gf_json_size(json, "minor_faults", minor);
     gf_json_size(json, "fault_ms", faults / 1000000);
     gf_json_size(json, "major_faults", major);
-    gf_json_end(json, '}');
 }
 
 static void visit_thread(void *closure, int task, pid_t tid)

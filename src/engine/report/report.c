@@ -19,10 +19,9 @@ static void put_cpus(struct gf_json *json, const char *key, const struct gf_cpus
 
 static void put_nodes(struct gf_json *json, const char *key, const struct gf_nodes *nodes)
 {
-    gf_json_begin(json, key, '[');
+    gf_json_array(json, key);
     for (int node = gf_set_next(nodes, 0); node >= 0; node = gf_set_next(nodes, (unsigned)node + 1))
         gf_json_int(json, NULL, node);
-    gf_json_end(json, ']');
 }
 
 /* Writes "ok" if error is 0, otherwise the name of the error. */
@@ -36,20 +35,18 @@ static void put_options(struct gf_json *json, const struct gf_options *options)
     static const char *const origins[] = {"default", "environment", "rejected"};
     char number[24];
 
-    gf_json_begin(json, "options", '{');
+    gf_json_object(json, "options");
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
         const struct gf_option_row *row = &gf_option_rows[i];
-        gf_json_begin(json, row->name, '{');
+        gf_json_object(json, row->name);
         gf_json_text(json, "value", gf_option_text_value(options, row, number, sizeof(number)));
         gf_json_text(json, "origin", origins[gf_option_origin(options, row)]);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, '}');
 }
 
 static void put_node(struct gf_json *json, const struct gf_node *node)
 {
-    gf_json_begin(json, NULL, '{');
+    gf_json_object(json, NULL);
     gf_json_int(json, "id", node->id);
     gf_json_int(json, "package", node->package);
     put_cpus(json, "cpus", &node->cpus);
@@ -57,7 +54,6 @@ static void put_node(struct gf_json *json, const struct gf_node *node)
     gf_json_bool(json, "is_device", node->is_device);
     gf_json_bool(json, "is_gpu", node->is_gpu);
     gf_json_size(json, "memory_bytes", node->memory_bytes);
-    gf_json_end(json, '}');
 }
 
 static void put_machine(struct gf_json *json, const struct gf_report *report)
@@ -68,7 +64,7 @@ static void put_machine(struct gf_json *json, const struct gf_report *report)
         gf_json_null(json, "machine");
         return;
     }
-    gf_json_begin(json, "machine", '{');
+    gf_json_object(json, "machine");
     gf_json_bool(json, "recorded", machine->recorded);
     put_cpus(json, "online", &machine->online);
     gf_json_size(json, "cores", machine->core_count);
@@ -76,14 +72,13 @@ static void put_machine(struct gf_json *json, const struct gf_report *report)
     for (size_t i = 0; i < machine->node_count; i++)
         put_node(json, &machine->nodes[i]);
     gf_json_end(json, ']');
-    gf_json_end(json, '}');
 }
 
 static void put_start(struct gf_json *json, const struct gf_report *report)
 {
     const struct gf_facts *facts = report->facts;
 
-    gf_json_begin(json, "start", '{');
+    gf_json_object(json, "start");
     put_cpus(json, "cpus", &facts->start);
     put_cpus(json, "cpuset", &facts->cpuset);
     put_nodes(json, "mems", &facts->mems);
@@ -103,23 +98,20 @@ static void put_start(struct gf_json *json, const struct gf_report *report)
     gf_json_int(json, "local_rank", facts->rank.local_rank);
     gf_json_int(json, "local_size", facts->rank.local_size);
     gf_json_end(json, '}');
-    gf_json_end(json, '}');
 }
 
 static void put_gpus(struct gf_json *json, const struct gf_decision *decision)
 {
-    gf_json_begin(json, "gpus", '[');
+    gf_json_array(json, "gpus");
     for (size_t i = 0; i < decision->gpu_count; i++) {
         const struct gf_gpu *gpu = &decision->gpus[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_int(json, "device", gpu->device);
         gf_json_text(json, "name", gpu->name);
         gf_json_text(json, "pci", gpu->bdf);
         gf_json_known_int(json, "driver_node", gpu->attr_node);
         gf_json_known_int(json, "nvml_node", gpu->nvml_node);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 static void put_verdict(struct gf_json *json, const struct gf_report *report)
@@ -131,7 +123,7 @@ static void put_verdict(struct gf_json *json, const struct gf_report *report)
         gf_json_null(json, "verdict");
         return;
     }
-    gf_json_begin(json, "verdict", '{');
+    gf_json_object(json, "verdict");
     gf_json_text(json, "choice", decision->choice);
     gf_json_bool(json, "settled", decision->settled);
     gf_json_text(json, "bound", gf_bound_name(verdict->bound));
@@ -144,7 +136,6 @@ static void put_verdict(struct gf_json *json, const struct gf_report *report)
     gf_json_text(json, "reason", verdict->reason);
     gf_json_text(json, "remedy", *verdict->remedy ? verdict->remedy : NULL);
     gf_json_bool(json, "warn", verdict->warn);
-    gf_json_end(json, '}');
 }
 
 static void put_probe(struct gf_json *json, const struct gf_report *report)
@@ -155,18 +146,17 @@ static void put_probe(struct gf_json *json, const struct gf_report *report)
         gf_json_null(json, "probe");
         return;
     }
-    gf_json_begin(json, "probe", '{');
+    gf_json_object(json, "probe");
     put_errno(json, "set_affinity", probe->set_affinity);
     put_errno(json, "get_mempolicy", probe->get_mempolicy);
     put_errno(json, "set_mempolicy", probe->set_mempolicy);
     put_errno(json, "preferred_many", probe->preferred_many);
     put_errno(json, "mbind", probe->mbind);
-    gf_json_end(json, '}');
 }
 
 static void put_threads(struct gf_json *json, const char *key, const struct gf_threads *threads)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     gf_json_int(json, "program", threads->program);
     gf_json_int(json, "on_target", threads->on_target);
     gf_json_int(json, "elsewhere", threads->elsewhere);
@@ -174,7 +164,6 @@ static void put_threads(struct gf_json *json, const char *key, const struct gf_t
     gf_json_int(json, "driver", threads->driver);
     gf_json_int(json, "driver_on_target", threads->driver_on_target);
     gf_json_int(json, "library", threads->library);
-    gf_json_end(json, '}');
 }
 
 static void put_binding(struct gf_json *json, const struct gf_report *report)
@@ -182,7 +171,7 @@ static void put_binding(struct gf_json *json, const struct gf_report *report)
     const struct gf_decision *decision = &report->decision;
     const struct gf_bind_result *bind = &decision->bind;
 
-    gf_json_begin(json, "binding", '{');
+    gf_json_object(json, "binding");
     gf_json_bool(json, "in_force", decision->bound);
     put_cpus(json, "cpus", &decision->cpus);
     put_threads(json, "threads", &decision->threads);
@@ -198,15 +187,14 @@ static void put_binding(struct gf_json *json, const struct gf_report *report)
     gf_json_int(json, "policy_threads", report->policy_threads);
     gf_json_int(json, "policy_refused", report->policy_refused);
     gf_json_int(json, "policy_kept", report->policy_kept);
-    gf_json_end(json, '}');
 }
 
 static void put_samples(struct gf_json *json, const struct gf_report *report)
 {
-    gf_json_begin(json, "samples", '[');
+    gf_json_array(json, "samples");
     for (size_t i = 0; i < report->sample_count; i++) {
         const struct gf_report_sample *sample = &report->samples[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_milli(json, "at_s", sample->at_ms);
         put_threads(json, "threads", &sample->threads);
         if (sample->locality.known) {
@@ -214,9 +202,7 @@ static void put_samples(struct gf_json *json, const struct gf_report *report)
             gf_report_memory_put_pages(json, "other", &sample->locality.other);
             gf_json_size(json, "us", sample->locality.usec);
         }
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 static void put_events(struct gf_json *json, const struct gf_report *report)
@@ -224,18 +210,16 @@ static void put_events(struct gf_json *json, const struct gf_report *report)
     gf_json_begin(json, "events", '[');
     for (size_t i = 0; i < report->event_count; i++) {
         const struct gf_report_event *event = &report->events[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "event", gf_report_event_name(event->kind));
         gf_json_milli(json, "at_s", event->at_ms);
         gf_json_text(json, "text", event->text);
-        gf_json_end(json, '}');
     }
     gf_json_end(json, ']');
-    gf_json_begin(json, "guard", '{');
+    gf_json_object(json, "guard");
     gf_json_milli(json, "run_s", report->guard_run_ns / 1000000);
     gf_json_milli(json, "delay_s", report->guard_delay_ns / 1000000);
     gf_json_milli(json, "throttled_s", report->guard_throttled_ns / 1000000);
-    gf_json_end(json, '}');
 }
 
 static bool put_hook(void *closure, const struct gf_hook_counts *tally)
@@ -247,14 +231,13 @@ static bool put_hook(void *closure, const struct gf_hook_counts *tally)
 
 static void put_costs(struct gf_json *json, const struct gf_report_costs *costs)
 {
-    gf_json_begin(json, "costs_us", '{');
+    gf_json_object(json, "costs_us");
     gf_json_size(json, "start", costs->start_us);
     gf_json_size(json, "decide", costs->decide_us);
     gf_json_size(json, "sample", costs->sample_us);
     gf_json_size(json, "migrate", costs->migrate_us);
     gf_json_size(json, "report", costs->report_us);
     gf_json_size(json, "thread_cpu", costs->thread_us);
-    gf_json_end(json, '}');
 }
 
 static void put_process(struct gf_json *json, const struct gf_report *report)

@@ -15,45 +15,40 @@ static uint64_t sum_of(const uint64_t *ns, unsigned count)
 
 static void put_share(struct gf_json *json, const char *name, uint64_t ns, uint64_t total)
 {
-    gf_json_begin(json, name, '{');
+    gf_json_object(json, name);
     gf_json_milli(json, "s", ns / 1000000);
     gf_json_micro(json, "share", total ? (uint64_t)((double)ns * 1e6 / (double)total) : 0);
-    gf_json_end(json, '}');
 }
 
 static void put_gaps(struct gf_json *json, const struct gf_gpu_time_device *device,
                      uint64_t started_ns)
 {
-    gf_json_begin(json, "longest_gaps", '[');
+    gf_json_array(json, "longest_gaps");
     for (unsigned i = 0; i < GF_GAPS_LONGEST && device->longest[i].ns; i++) {
         const struct gf_gpu_gap *gap = &device->longest[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_milli(json, "at_s", (gap->start_ns - gf_min(started_ns, gap->start_ns)) / 1000000);
         gf_json_milli(json, "ms", gap->ns / 1000);
         gf_json_text(json, "cause", gf_host_cause_name(gap->cause));
         gf_json_known_int(json, "ender", gap->ender ? gap->ender : -1);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 /* Writes, for each cause, the line at which most of its time was spent. */
 static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *device)
 {
-    gf_json_begin(json, "lines", '[');
+    gf_json_array(json, "lines");
     for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++) {
         const struct gf_cause_line *line = &device->line[i];
         if (!line->at.line)
             continue;
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "cause", gf_host_cause_name((enum gf_host_cause)i));
         gf_json_text(json, "file", line->at.file);
         gf_json_int(json, "line", line->at.line);
         gf_json_text(json, "function", line->at.function);
         gf_json_milli(json, "s", line->ns / 1000000);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 static void put_device(struct gf_json *json, unsigned number,
@@ -61,7 +56,7 @@ static void put_device(struct gf_json *json, unsigned number,
 {
     const uint64_t total = sum_of(device->state_ns, GF_GPU_STATE_COUNT);
 
-    gf_json_begin(json, NULL, '{');
+    gf_json_object(json, NULL);
     gf_json_size(json, "device", number);
     gf_json_milli(json, "s", total / 1000000);
     gf_json_size(json, "samples", device->samples);
@@ -78,16 +73,14 @@ static void put_device(struct gf_json *json, unsigned number,
     put_lines(json, device);
     gf_json_size(json, "gaps", device->gap_count);
     put_gaps(json, device, started_ns);
-    gf_json_end(json, '}');
 }
 
 static void put_without_cpu(struct gf_json *json, const struct gf_cpu_use *use)
 {
-    gf_json_begin(json, "without_cpu", '{');
+    gf_json_object(json, "without_cpu");
     gf_json_milli(json, "s", use->ns / 1000000);
     gf_json_milli(json, "own_cpu_s", use->own_ns / 1000000);
     gf_json_size(json, "cpus", use->cpus);
-    gf_json_end(json, '}');
 }
 
 static void put_standstill(struct gf_json *json, const struct gf_standstill *standstill,
@@ -99,7 +92,7 @@ static void put_standstill(struct gf_json *json, const struct gf_standstill *sta
         gf_json_null(json, "standstill");
         return;
     }
-    gf_json_begin(json, "standstill", '{');
+    gf_json_object(json, "standstill");
     gf_json_size(json, "count", standstill->count);
     gf_json_bool(json, "ongoing", standstill->ongoing);
     gf_json_milli(json, "at_s",
@@ -116,13 +109,12 @@ static void put_standstill(struct gf_json *json, const struct gf_standstill *sta
     else
         gf_json_null(json, "line");
     gf_json_text(json, "function", at->line ? at->function : NULL);
-    gf_json_end(json, '}');
 }
 
 void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time,
                             uint64_t started_ns)
 {
-    gf_json_begin(json, "gpu_time", '{');
+    gf_json_object(json, "gpu_time");
     gf_json_bool(json, "sampled", time->on);
     gf_json_text(json, "reason", time->reason);
     gf_json_size(json, "interval_us", time->interval_us);
@@ -137,7 +129,6 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
         if (time->device[i].used)
             put_device(json, i, &time->device[i], started_ns);
     gf_json_end(json, ']');
-    gf_json_end(json, '}');
 }
 
 #define LONGEST 16
@@ -229,18 +220,16 @@ static void put_longest(struct gf_json *json)
     struct gf_long_copy list[LONGEST];
     const size_t count = gf_longest_copies_take(list, LONGEST);
 
-    gf_json_begin(json, "longest", '[');
+    gf_json_array(json, "longest");
     for (size_t i = 0; i < count; i++) {
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_micro(json, "start", (list[i].end_ns - gf_min(list[i].ns, list[i].end_ns)) / 1000);
         gf_json_size(json, "us", list[i].ns / 1000);
         gf_json_size(json, "bytes", list[i].bytes);
         put_direction(json, list[i].direction);
         gf_json_text(json, "way", gf_copy_group_name(list[i].group));
         gf_json_int(json, "tid", list[i].tid);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 bool gf_report_activity_put(struct gf_json *json)

@@ -5,16 +5,14 @@ static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
 {
     struct gf_heap_setting setting;
 
-    gf_json_begin(json, "settings", '[');
+    gf_json_array(json, "settings");
     for (size_t i = 0; heap->setting(i, &setting); i++) {
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "name", setting.name);
         gf_json_text(json, "value", setting.value);
         gf_json_text(json, "from", setting.ours ? "gpufeed" : "MALLOC_CONF");
         gf_json_text(json, "reason", setting.reason);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 static void put_retained(struct gf_json *json, const struct gf_heap_ops *heap)
@@ -22,7 +20,7 @@ static void put_retained(struct gf_json *json, const struct gf_heap_ops *heap)
     struct gf_heap_retained retained = {0};
 
     heap->retained(&retained);
-    gf_json_begin(json, "retained", '{');
+    gf_json_object(json, "retained");
     gf_json_bool(json, "managed", retained.managed);
     gf_json_size(json, "max_bytes", retained.max_bytes);
     gf_json_size(json, "unused_bytes", 0);
@@ -34,7 +32,6 @@ static void put_retained(struct gf_json *json, const struct gf_heap_ops *heap)
     gf_json_size(json, "purges", retained.purges);
     gf_json_size(json, "lazily_freed_bytes", retained.lazily_freed_bytes);
     gf_json_size(json, "purged_bytes", retained.purged_bytes);
-    gf_json_end(json, '}');
 }
 
 static void put_faults(struct gf_json *json, const struct gf_heap_ops *heap)
@@ -50,14 +47,13 @@ static void put_faults(struct gf_json *json, const struct gf_heap_ops *heap)
     gf_json_size(json, "eligible_bytes", huge.asked_bytes);
     gf_json_size(json, "advised_bytes", huge.advised_bytes);
     gf_json_end(json, '}');
-    gf_json_begin(json, "first_touch", '{');
+    gf_json_object(json, "first_touch");
     gf_json_size(json, "samples", touch.looks);
     gf_json_size(json, "timed_faults", touch.timed);
     gf_json_size(json, "absent_bytes", touch.missing_bytes);
     gf_json_size(json, "purged_bytes", touch.again_bytes);
     gf_json_size(json, "us", touch.us);
     gf_json_size(json, "ns_per_mib", touch.ns_per_mib);
-    gf_json_end(json, '}');
 }
 
 static void put_watch(struct gf_json *json, const struct gf_report_memory *memory)
@@ -66,7 +62,7 @@ static void put_watch(struct gf_json *json, const struct gf_report_memory *memor
         gf_json_null(json, "watch");
         return;
     }
-    gf_json_begin(json, "watch", '{');
+    gf_json_object(json, "watch");
     gf_json_size(json, "readings", memory->readings);
     gf_json_size(json, "lazy_frees", 0);
     gf_json_size(json, "purges", memory->purges);
@@ -82,26 +78,23 @@ static void put_watch(struct gf_json *json, const struct gf_report_memory *memor
     gf_json_known_size(json, "limit_hits", memory->pressure.limited);
     gf_json_known_size(json, "oom_kills", memory->pressure.killed);
     gf_json_text(json, "limit_source", memory->pressure.limited_file);
-    gf_json_end(json, '}');
 }
 
 static void put_embedded(struct gf_json *json, const struct gf_embedded *embedded)
 {
-    gf_json_begin(json, "embedded", '[');
+    gf_json_array(json, "embedded");
     for (size_t i = 0; i < embedded->count; i++) {
         const struct gf_embedded_one *one = &embedded->one[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "object", one->object);
         gf_json_text(json, "allocator", one->allocator);
         gf_json_text(json, "symbol", one->symbol);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 void gf_report_memory_put_pages(struct gf_json *json, const char *key, const struct gf_pages *pages)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     gf_json_size(json, "bytes", pages->total);
     gf_json_begin(json, "by_node", '{');
     for (unsigned node = 0; node < GF_LOCALITY_NODES; node++) {
@@ -110,12 +103,11 @@ void gf_report_memory_put_pages(struct gf_json *json, const char *key, const str
             gf_json_size(json, node < 10 ? name + 1 : name, pages->node[node]);
     }
     gf_json_end(json, '}');
-    gf_json_end(json, '}');
 }
 
 static void put_migration(struct gf_json *json, const struct gf_report_migration *moved)
 {
-    gf_json_begin(json, "migration", '{');
+    gf_json_object(json, "migration");
     gf_json_bool(json, "wanted", moved->wanted);
     gf_json_bool(json, "done", moved->done);
     gf_json_bool(json, "stopped", moved->stopped);
@@ -126,7 +118,6 @@ static void put_migration(struct gf_json *json, const struct gf_report_migration
     gf_json_text(json, "error", moved->error ? strerrorname_np(moved->error) : NULL);
     gf_report_memory_put_pages(json, "before", &moved->before);
     gf_report_memory_put_pages(json, "after", &moved->after);
-    gf_json_end(json, '}');
 }
 
 static void put_stats(struct gf_json *json, const struct gf_heap_ops *heap)
@@ -145,7 +136,7 @@ void gf_report_memory_put(struct gf_json *json, const struct gf_report *report)
     static const char *const modes[] = {"undecided", "replace", "passthrough"};
     const struct gf_heap_ops *heap = report->heap;
 
-    gf_json_begin(json, "heap", '{');
+    gf_json_object(json, "heap");
     gf_json_text(json, "mode", modes[heap->mode]);
     gf_json_text(json, "reason", heap->mode_reason);
     if (heap->stats)
@@ -161,7 +152,6 @@ void gf_report_memory_put(struct gf_json *json, const struct gf_report *report)
         put_watch(json, &report->memory);
     }
     put_migration(json, &report->migration);
-    gf_json_end(json, '}');
 }
 
 static void read_stats(const struct gf_report *report, struct gf_heap_stats *ret)
@@ -192,7 +182,7 @@ void gf_report_kept_put(struct gf_json *json, const struct gf_report *report)
     struct gf_heap_stats stats;
 
     read_stats(report, &stats);
-    gf_json_begin(json, "kept", '{');
+    gf_json_object(json, "kept");
     gf_json_size(json, "bytes", kept_bytes(&stats, transfers));
     gf_json_size(json, "dirty_bytes", stats.dirty);
     gf_json_size(json, "lazily_freed_bytes", stats.lazily_freed);
@@ -201,5 +191,4 @@ void gf_report_kept_put(struct gf_json *json, const struct gf_report *report)
     gf_json_size(json, "ring_bytes", transfers->ring_bytes);
     gf_json_size(json, "pinned_cache_bytes", transfers->pinned_kept);
     gf_json_size(json, "unmap_pending_bytes", transfers->unmap_pending);
-    gf_json_end(json, '}');
 }

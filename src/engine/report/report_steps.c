@@ -24,11 +24,10 @@ static void put_steps(struct gf_json *json, const struct gf_report *report)
         gf_json_null(json, "steps");
         return;
     }
-    gf_json_begin(json, "steps", '{');
+    gf_json_object(json, "steps");
     gf_json_size(json, "ended", steps.ended);
     gf_json_size(json, "us", steps.us);
     gf_json_known_size(json, "current", steps.current ? steps.current : UINT64_MAX);
-    gf_json_end(json, '}');
 }
 
 static const char *source_name(enum gf_step_source source)
@@ -75,17 +74,15 @@ static void put_cause(struct gf_json *json, const struct gf_step_times *times,
 static void put_slow(struct gf_json *json, const struct gf_report *report,
                      const struct gf_step_times *times)
 {
-    gf_json_begin(json, "slow", '[');
+    gf_json_array(json, "slow");
     for (unsigned i = 0; i < GF_STEPS_LONGEST && times->slow[i].ns; i++) {
         const struct gf_slow_step *step = &times->slow[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_milli(json, "at_s",
                       (step->start_ns - gf_min(report->started_ns, step->start_ns)) / 1000000);
         gf_json_milli(json, "ms", step->ns / 1000);
         put_cause(json, times, step);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, ']');
 }
 
 static void put_times(struct gf_json *json, const struct gf_report *report)
@@ -99,7 +96,7 @@ static void put_times(struct gf_json *json, const struct gf_report *report)
         return;
     }
     const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
-    gf_json_begin(json, "step_times", '{');
+    gf_json_object(json, "step_times");
     gf_json_text(json, "source", source_name(times.source));
     gf_json_known_size(json, "copy_bytes", times.bytes ? times.bytes : UINT64_MAX);
     gf_json_size(json, "steps", times.steps);
@@ -112,7 +109,6 @@ static void put_times(struct gf_json *json, const struct gf_report *report)
         gf_json_milli(json, "data_wait_ms", data_ns / 1000);
     gf_json_size(json, "slow_steps", times.slow_steps);
     put_slow(json, report, &times);
-    gf_json_end(json, '}');
 }
 
 void gf_report_steps_put(struct gf_json *json, const struct gf_report *report)
@@ -181,16 +177,14 @@ static void put_counts(struct gf_json *json, const struct gf_report *report)
     }
     gf_json_size(json, "count", calls);
     gf_json_size(json, "us", us);
-    gf_json_begin(json, "causes", '{');
+    gf_json_object(json, "causes");
     for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
         if (!counts[i].calls)
             continue;
-        gf_json_begin(json, gf_cause_name((enum gf_cause)i), '{');
+        gf_json_object(json, gf_cause_name((enum gf_cause)i));
         gf_json_size(json, "count", counts[i].calls);
         gf_json_size(json, "us", counts[i].us);
-        gf_json_end(json, '}');
     }
-    gf_json_end(json, '}');
 }
 
 struct rows {
@@ -205,7 +199,7 @@ static void put_row(void *closure, const struct gf_latency *row)
 
     if (row->tid != -1 && rows->threads++ >= THREADS_MAX)
         return;
-    gf_json_begin(json, NULL, '{');
+    gf_json_object(json, NULL);
     gf_json_text(json, "call", gf_timed_name(row->kind));
     gf_json_known_size(json, "size_to", row->size_to ? row->size_to : UINT64_MAX);
     if (row->tid != -1)
@@ -216,7 +210,6 @@ static void put_row(void *closure, const struct gf_latency *row)
     gf_json_milli(json, "p99_us", row->p99_ns);
     gf_json_milli(json, "p999_us", row->p999_ns);
     gf_json_milli(json, "max_us", row->max_ns);
-    gf_json_end(json, '}');
 }
 
 static void put_log(struct gf_json *json, const struct gf_report *report)
@@ -228,10 +221,9 @@ static void put_log(struct gf_json *json, const struct gf_report *report)
         return;
     }
     report->log_count(&count);
-    gf_json_begin(json, "log", '{');
+    gf_json_object(json, "log");
     gf_json_size(json, "lines", count.lines);
     gf_json_size(json, "dropped", count.dropped);
-    gf_json_end(json, '}');
 }
 
 void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report)

@@ -7,19 +7,17 @@
 
 static void put_calls(struct gf_json *json, const char *key, uint64_t calls, uint64_t bytes)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     gf_json_size(json, "calls", calls);
     gf_json_size(json, "bytes", bytes);
-    gf_json_end(json, '}');
 }
 
 static void put_large(struct gf_json *json, const struct gf_pinned_stats *stats)
 {
-    gf_json_begin(json, "large", '{');
+    gf_json_object(json, "large");
     gf_json_size(json, "calls", stats->large_calls);
     gf_json_size(json, "bytes", stats->large_bytes);
     gf_json_milli(json, "duration_s", stats->large_ns / 1000000);
-    gf_json_end(json, '}');
 }
 
 /*
@@ -31,20 +29,19 @@ static void gf_report_pinned_put_nodes(struct gf_json *json, const char *key,
 {
     char name[16];
 
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     for (unsigned node = 0; node < GF_NODE_BYTES_COUNT; node++) {
         if (!bytes[node])
             continue;
         gf_fmt(name, sizeof(name), node == GF_NODE_BYTES_UNKNOWN ? "unknown" : "%u", node);
         gf_json_size(json, name, bytes[node]);
     }
-    gf_json_end(json, '}');
 }
 
 static void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_stats *stats,
                                  const struct gf_transfer_state *state)
 {
-    gf_json_begin(json, "pinned_memory", '{');
+    gf_json_object(json, "pinned_memory");
     put_large(json, stats);
     put_calls(json, "small", stats->small_calls, stats->small_bytes);
     gf_json_begin(json, "reasons", '{');
@@ -57,32 +54,29 @@ static void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_st
     gf_json_size(json, "cached_bytes", state->pinned_kept);
     gf_json_size(json, "trims", stats->trims);
     gf_report_pinned_put_nodes(json, "in_use_by_node", state->pinned_held);
-    gf_json_end(json, '}');
 }
 
 static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
                       bool with_rate)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     gf_json_size(json, "calls", counts->calls);
     gf_json_size(json, "bytes", counts->bytes);
     gf_json_milli(json, "duration_s", counts->timed_ns / 1000000);
     if (with_rate && counts->timed_ns)
         gf_json_milli(json, "gb_per_s", gf_transfer_sums_rate(counts));
-    gf_json_end(json, '}');
 }
 
 static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies,
                         enum gf_direction direction)
 {
-    gf_json_begin(json, "reasons", '{');
+    gf_json_object(json, "reasons");
     for (unsigned why = 0; why < gf_bypass_count; why++) {
         struct gf_copy_counts counts;
         gf_transfer_sums_bypassed(copies, direction, why, &counts);
         if (counts.calls && gf_transfer_sums_is_pageable(why))
             put_timed(json, gf_bypass_name(why), &counts, true);
     }
-    gf_json_end(json, '}');
 }
 
 static void put_direction(struct gf_json *json, const char *key, const struct gf_copy_stats *copies,
@@ -94,7 +88,7 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     gf_transfer_sums_bypassed(copies, direction, gf_bypass_pinned, &pinned);
     gf_transfer_sums_bypassed(copies, direction, gf_bypass_ends, &other);
     gf_transfer_sums_driver(copies, direction, &driver);
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     put_timed(json, "staged", &staged, true);
     gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);
     /*
@@ -105,15 +99,13 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     put_timed(json, "driver", &driver, true);
     put_reasons(json, copies, direction);
     put_timed(json, "other", &other, false);
-    gf_json_end(json, '}');
 }
 
 static void put_copies(struct gf_json *json, const char *key, uint64_t copies, uint64_t bytes)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     gf_json_size(json, "copies", copies);
     gf_json_size(json, "bytes", bytes);
-    gf_json_end(json, '}');
 }
 
 struct functions {
@@ -159,30 +151,27 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_report_pinned_put_nodes(json, "by_node", state->ring_held);
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
-    gf_json_begin(json, "held", '{');
+    gf_json_object(json, "held");
     gf_json_size(json, "calls", state->holds.met);
     gf_json_size(json, "waited_us", state->holds.ns / 1000);
     gf_json_size(json, "ended", state->holds.ended);
-    gf_json_end(json, '}');
 }
 
 static void put_readahead(struct gf_json *json, const struct gf_readahead_count *count)
 {
-    gf_json_begin(json, "readahead", '{');
+    gf_json_object(json, "readahead");
     gf_json_size(json, "files", count->files);
     gf_json_size(json, "advised_bytes", count->advised);
     gf_json_size(json, "ahead_bytes", count->ahead);
     gf_json_size(json, "used_bytes", count->used);
-    gf_json_end(json, '}');
 }
 
 static void put_import(struct gf_json *json, const char *name, const struct gf_import_count *count)
 {
-    gf_json_begin(json, name, '{');
+    gf_json_object(json, name);
     gf_json_size(json, "libraries", count->libraries);
     gf_json_size(json, "calls", count->calls);
     gf_json_size(json, "bytes", count->bytes);
-    gf_json_end(json, '}');
 }
 
 static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
@@ -190,13 +179,12 @@ static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
     uint64_t pinned_rate;
     const uint64_t saving_ns = gf_transfer_sums_saving_ns(copies, &pinned_rate);
 
-    gf_json_begin(json, "pinning_at_source", '{');
+    gf_json_object(json, "pinning_at_source");
     gf_json_milli(json, "saves_at_most_s", saving_ns / 1000000);
     if (pinned_rate)
         gf_json_milli(json, "pinned_gb_per_s", pinned_rate / 1000000);
     else
         gf_json_null(json, "pinned_gb_per_s");
-    gf_json_end(json, '}');
 }
 
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
@@ -206,7 +194,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
         gf_json_null(json, "transfers");
         return;
     }
-    gf_json_begin(json, "transfers", '{');
+    gf_json_object(json, "transfers");
     put_state(json, transfers);
     put_direction(json, "to_device", &transfers->copies, gf_direction_h2d);
     put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
@@ -216,7 +204,6 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_import(json, "parallel_memcpy", &transfers->state.parallel_memcpy);
     put_import(json, "parallel_read", &transfers->state.parallel_read);
     gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
-    gf_json_end(json, '}');
 }
 
 static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, uint64_t whole)
@@ -230,9 +217,8 @@ static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, 
 static void put_waiting(struct gf_json *json, const char *key, const struct gf_copy_wait_sum *sum,
                         uint64_t whole)
 {
-    gf_json_begin(json, key, '{');
+    gf_json_object(json, key);
     put_waits(json, sum, whole);
-    gf_json_end(json, '}');
 }
 
 void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source)
@@ -245,20 +231,18 @@ void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_so
         return;
     }
     source->read(&waits);
-    gf_json_begin(json, "copy_waits", '{');
+    gf_json_object(json, "copy_waits");
     put_waiting(json, "to_device", &waits.to_device, whole);
     put_waiting(json, "from_device", &waits.from_device, whole);
     gf_json_begin(json, "lines", '[');
     for (unsigned i = 0; i < waits.lines; i++) {
         const struct gf_copy_wait_line *line = &waits.line[i];
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "direction", line->to_device ? "to_device" : "from_device");
         gf_json_text(json, "file", line->file);
         gf_json_int(json, "line", line->line);
         gf_json_text(json, "function", line->function);
         put_waits(json, &line->sum, whole);
-        gf_json_end(json, '}');
     }
     gf_json_end(json, ']');
-    gf_json_end(json, '}');
 }

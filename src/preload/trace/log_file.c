@@ -109,13 +109,12 @@ static void put_job(struct gf_json *json, char *const *envp)
 {
     const char *const *names = gf_launch_job_variables;
 
-    gf_json_begin(json, "job", '{');
+    gf_json_object(json, "job");
     for (size_t i = 0; names[i]; i++) {
         const char *value = gf_launch_variable(envp, names[i]);
         if (value && strlen(value) < 256)
             gf_json_text(json, names[i], value);
     }
-    gf_json_end(json, '}');
 }
 
 void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,

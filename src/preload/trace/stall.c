@@ -35,14 +35,13 @@ static void put_parts(struct gf_json *json, const struct gf_slowpath *slow)
     static const char *const names[] = {"lock", "purge", "map", "unmap", "setup", "huge"};
     uint64_t rest = slow->end_ns - slow->start_ns;
 
-    gf_json_begin(json, "parts_us", '{');
+    gf_json_object(json, "parts_us");
     for (unsigned i = 0; i < GF_SLOWPATH_PARTS; i++) {
         if (slow->part_count[i])
             gf_json_size(json, names[i], slow->part_ns[i] / 1000);
         rest -= gf_min(slow->part_ns[i], rest);
     }
     gf_json_size(json, "rest", rest / 1000);
-    gf_json_end(json, '}');
 }
 
 static void put_thread(struct gf_json *json)
@@ -67,10 +66,9 @@ static void put_place(struct gf_json *json, const struct gf_evidence *evidence)
         gf_json_null(json, "gpu");
         return;
     }
-    gf_json_begin(json, "gpu", '{');
+    gf_json_object(json, "gpu");
     gf_json_int(json, "device", evidence->gpu.device);
     gf_json_text(json, "pci", evidence->gpu.pci);
-    gf_json_end(json, '}');
 }
 
 static void put_usage(struct gf_json *json, const struct gf_slowpath_usage *used)
@@ -95,11 +93,10 @@ static void put_python(struct gf_line *line)
         return;
     gf_json_begin(json, "python", '[');
     for (size_t i = 0; i < frames; i++, frame++) {
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_text(json, "file", frame->file);
         gf_json_int(json, "line", frame->line);
         gf_json_text(json, "function", frame->function);
-        gf_json_end(json, '}');
     }
     gf_json_end(json, ']');
     if (json->at + END_SIZE > json->size)
@@ -112,10 +109,9 @@ static void put_module(struct gf_json *json, const struct gf_module *module)
 
     for (size_t i = 0; i < module->id_length; i++)
         gf_fmt(hex + 2 * i, 3, "%02x", module->id[i]);
-    gf_json_begin(json, NULL, '{');
+    gf_json_object(json, NULL);
     gf_json_text(json, "path", *module->path ? module->path : gf_log_header_program());
     gf_json_text(json, "build_id", hex);
-    gf_json_end(json, '}');
 }
 
 static void put_stack(struct gf_line *line)
