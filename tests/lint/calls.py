@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that system calls which a program can notice are made only where a reason allows it: calls.py SOURCE
+"""Checks which files of src make some calls: calls.py SOURCE
 
-The folders of the command are not searched, because it is a separate program."""
+- System calls that a program can notice are made only where a reason allows it. The folders of the command are not searched,
+  because it is a separate program.
+- Only src/base/output_file.c opens files for writing. The path of such a file comes from the user, and another user may have
+  prepared its folders."""
 import pathlib
 import re
 import sys
@@ -79,6 +82,16 @@ PERMITTED = {
     "src/preload/trace/journal.c": {"pages": OWN},
 }
 
+OPENS = re.compile(r"\bO_(WRONLY|RDWR|CREAT|TRUNC|TMPFILE)\b|\b(creat|mkstemp|mkostemp|freopen|mkdir|mknod|mkfifo|symlink|link|rename)\(|"
+                   r"\bhwloc_topology_export_xml\(|\bfopen\(")
+READS = re.compile(r'fopen\([^;]*"re?"\)')
+WRITERS = {
+    "src/base/output_file.c": "the rule",
+    "src/engine/transfer/files/shared_read.c": "compares the flags of the program's descriptor",
+    "src/os/cpu_claim.c": "a device of the kernel at a fixed path",
+    "src/os/own_table.c": "/dev/null for a thread's own descriptor table",
+}
+
 
 def code(path):
     """Returns the text without comments and string literals. Line numbers stay the same."""
@@ -113,8 +126,24 @@ def check(root):
     return bad
 
 
+def check_writes(root):
+    bad, seen = [], set()
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        name = str(path.relative_to(root))
+        original = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(code(path).splitlines()):
+            found = OPENS.search(line)
+            if not found or (found[0] == "fopen(" and READS.search(original[number])):
+                continue
+            seen.add(name)
+            if name not in WRITERS:
+                bad.append(f"{name}:{number + 1}: {found[0]}: open the file by src/base/output_file.h, or say in tests/lint/calls.py why not")
+    return bad + [f"tests/lint/calls.py: {name} opens nothing for writing" for name in WRITERS if name not in seen]
+
+
 def main():
-    bad = check(pathlib.Path(sys.argv[1]))
+    root = pathlib.Path(sys.argv[1])
+    bad = check(root) + check_writes(root)
     print("\n".join(bad))
     return 1 if bad else 0
 

@@ -4,6 +4,8 @@
 
 - docs/concurrency.md lists each fork handler, and what it does before a fork, in the parent and in the child ("-": nothing).
 - docs/concurrency.md lists each exit handler. Nothing sets a signal handler or is a constructor.
+- docs/concurrency.md has an argument for each file that orders memory accesses. The command's own programs are not searched,
+  because they start no thread that shares such words.
 - docs/concurrency.md lists each mutex, and both it and docs/safety.md list each named thread.
 - docs/environment.md lists each environment variable of other tools that src names.
 - docs/architecture.md says which private copies of libraries each PRODUCT links."""
@@ -16,6 +18,11 @@ import sys
 PRIVATE = "hwloc", "libnuma"
 # A value of CUDA_DEVICE_ORDER; a line of /proc/PID/status; variables that only hwloc's copy sees.
 NO_VARIABLES = {"PCI_BUS_ID", "THP_enabled", "HWLOC_HIDE_ERRORS", "HWLOC_PLUGINS_PATH"}
+
+# Files that the section names for another reason.
+EXAMPLES = {"src/base/atomic.h", "src/engine/transfer/copy/classify.c"}
+ORDERS = re.compile(r"\bgf_(load|store|add|sub|exchange|cas|fence)_(acquire|release|acq_rel|seq_cst)\(|"
+                    r"\bmemory_order_(acquire|release|acq_rel|seq_cst)\b|__ATOMIC_(ACQUIRE|RELEASE|ACQ_REL|SEQ_CST)\b|\bldar\b")
 
 
 def source(root):
@@ -98,6 +105,18 @@ def check_variables(root, document):
             yield f"docs/environment.md: src does not name {pattern}"
 
 
+def check_orders(root, document):
+    named = set(re.findall(r"`(src/[\w./]+)`", section(document, "## Shared variables and memory order")))
+    ordering = set()
+    for path in (root / "src").rglob("*.[chS]"):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
+        if ORDERS.search(re.sub(r"atomic_signal_fence\(\w+\)", "", text)):
+            ordering.add(str(path.relative_to(root)))
+    ordering = {name for name in ordering if not name.startswith("src/tools/")} - {"src/base/atomic.h"}
+    yield from (f"{name}: docs/concurrency.md has no argument for its memory order" for name in sorted(ordering - named))
+    yield from (f"docs/concurrency.md: {name} orders no memory accesses" for name in sorted(named - ordering) if name not in EXAMPLES)
+
+
 def check_links(products, document):
     table = {row[1].strip("`"): row[2] for row in rows(section(document, "## Three products, two runtime contexts"))}
     for path in products:
@@ -116,7 +135,7 @@ def main():
     code = source(root)
     concurrency, safety, architecture, environment = (
         (root / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("concurrency", "safety", "architecture", "environment"))
-    bad = [*check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
+    bad = [*check_orders(root, concurrency), *check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
            *check_threads(code, concurrency, safety), *check_variables(root, environment), *check_links(products, architecture)]
     print("\n".join(bad) or "ok")
     return bool(bad)
