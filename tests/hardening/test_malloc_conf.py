@@ -31,6 +31,12 @@ def test_silent(run, conf):
     run.alike("bash", "-c", "echo \"$(seq 3)\" | sort; true", MALLOC_CONF=conf)
 
 
+@pytest.mark.parametrize("conf", ["junk:true", "zero:true"])
+def test_filled_blocks(run, conf):
+    """jemalloc fills the whole size class, which is larger than the pages that a large block needs."""
+    run.alike("python3", "-c", "x = [bytearray(5000000 + i) for i in range(9)]; y = b'x' * 9000001; print(len(y))", MALLOC_CONF=conf)
+
+
 def report(run, compile_here, tmp_path, conf):
     program = compile_here("heap_user.c", "-fno-builtin", "-rdynamic", "-pthread")
     ended = run(program, "gpu", sim=True, MALLOC_CONF=conf, GPUFEED_REPORT=tmp_path / "report")

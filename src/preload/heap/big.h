@@ -15,7 +15,10 @@
 #include "preload/heap/big_pool.h"
 #include "preload/heap/jemalloc.h"
 
-/* Called once, after jemalloc has started. on: false with MALLOC_CONF=prof:true. */
+/*
+ * Called once, after jemalloc has started. on: false with MALLOC_CONF=prof:true, and with junk or zero:
+ * jemalloc fills the size class of each block, but a block of the store has only the pages requested.
+ */
 void gf_big_init(bool on);
 
 /*

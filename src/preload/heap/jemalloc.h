@@ -55,8 +55,8 @@ struct je_tsd {
 };
 extern __thread struct je_tsd je_tsd_tls __attribute__((visibility("hidden")));
 void je_tsd_slow_update(void *tsd);
-/* Whether heap profiling is on. */
-extern bool je_opt_prof;
+/* Whether heap profiling is on, and whether jemalloc fills new blocks. */
+extern bool je_opt_prof, je_opt_junk_alloc, je_opt_zero;
 
 /*
  * je_arenas contains the arenas by number; read its elements atomically. The functions read and
