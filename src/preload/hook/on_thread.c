@@ -146,22 +146,23 @@ int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t 
  * all users: pthread_create, the default attributes, and libc's own threads (timer_create, aio_read,
  * mq_notify, getaddrinfo_a). The functions that read the attributes return the size that was set.
  *
- * A size with EXTRA is marked by its lowest bits, unless they are in use. glibc rounds the size down
- * to a multiple of ALIGNMENT when it creates the thread.
+ * glibc rounds the size down to a multiple of ALIGNMENT when it creates the thread. So any other size in
+ * attributes without an address has EXTRA, and all sizes that are no such multiple get it. A multiple
+ * also gets MARK; of a size that has this remainder itself, MARK is missing.
  */
 
 #define EXTRA ((size_t)16 << 10)
 #define ALIGNMENT 64U
-#define MARK 13U
+#define MARK 1U
 
 static bool is_enlarged(size_t size)
 {
-    return size % ALIGNMENT == MARK && size > EXTRA && size - EXTRA < GF_STACK_LARGE + ALIGNMENT;
+    return size % ALIGNMENT && size > EXTRA;
 }
 
 static size_t size_that_was_set(size_t size)
 {
-    return is_enlarged(size) ? size - EXTRA - MARK : size;
+    return size - EXTRA - (size % ALIGNMENT == MARK ? MARK : 0);
 }
 
 /* The memory at an address that the caller set is not larger. */
@@ -177,7 +178,7 @@ int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
 {
     const int error = gf_originals()->pthread_attr_setstacksize(attr, size);
 
-    if (!error && size < GF_STACK_LARGE && !has_address(attr))
+    if (!error && (size < GF_STACK_LARGE || size % ALIGNMENT) && !has_address(attr))
         gf_originals()->pthread_attr_setstacksize(attr,
                                                   size + EXTRA + (size % ALIGNMENT ? 0 : MARK));
     return error;
@@ -187,7 +188,7 @@ int gf_on_pthread_attr_getstacksize(const pthread_attr_t *attr, size_t *ret)
 {
     const int error = gf_originals()->pthread_attr_getstacksize(attr, ret);
 
-    if (!error)
+    if (!error && is_enlarged(*ret) && !has_address(attr))
         *ret = size_that_was_set(*ret);
     return error;
 }
@@ -196,7 +197,7 @@ int gf_on_pthread_attr_getstack(const pthread_attr_t *attr, void **ret_start, si
 {
     const int error = gf_originals()->pthread_attr_getstack(attr, ret_start, ret_size);
 
-    if (!error && is_enlarged(*ret_size)) {
+    if (!error && is_enlarged(*ret_size) && (uintptr_t)*ret_start + *ret_size == 0) {
         const size_t size = size_that_was_set(*ret_size);
         *ret_start = (char *)*ret_start + (*ret_size - size);
         *ret_size = size;
