@@ -11,7 +11,7 @@
 
 /* A process may have 65530 mappings, and each block may need one. */
 #define LIVE_MAX 4096
-#define LARGEST ((size_t)PTRDIFF_MAX / 2)
+#define LARGEST ((size_t)1 << 48) /* more than the address space */
 
 static struct {
     bool on;
@@ -117,6 +117,26 @@ static bool grow_kept(struct gf_range *range, size_t size)
     return start;
 }
 
+/*
+ * Called before a block is mapped, so that kept memory and the new block do not exceed the peak. The
+ * block counts only during this call: a request that the kernel refuses is no peak.
+ */
+static void make_room(size_t size)
+{
+    gf_add_relaxed(&gf_budget.live, (int64_t)size);
+    gf_reclaim_check(gf_reclaim_mappings);
+    gf_sub_relaxed(&gf_budget.live, (int64_t)size);
+}
+
+/* Returns the pages that the block does not need. jemalloc's size classes waste as much as is kept. */
+static void cut_kept(struct gf_range *range, size_t size)
+{
+    if (range->size - size <= size / 4)
+        return;
+    gf_big_unmap(range->start + size, range->size - size);
+    range->size = size;
+}
+
 static void count_live(size_t before, size_t after)
 {
     if (after > before)
@@ -133,15 +153,14 @@ static void *alloc(size_t size, size_t alignment, bool zero)
 
     if (!used && size < GF_BIG_MIN)
         return NULL;
-    /* Counted before it is mapped, so that kept memory and the new block do not exceed the peak. */
-    count_live(0, size);
-    gf_reclaim_check(gf_reclaim_mappings);
+    make_room(size);
     if (used && range.size < size)
         used = grow_kept(&range, size);
+    else if (used)
+        cut_kept(&range, size);
     if (!used)
         range = new_mapping(size, alignment);
     gf_big_word *const word = range.start ? make_word(range.start) : NULL;
-    count_live(size, word ? range.size : 0);
     if (!word) {
         if (range.start)
             gf_pool_put(range.start, range.size);
@@ -149,6 +168,7 @@ static void *alloc(size_t size, size_t alignment, bool zero)
     }
     if (zero && used)
         gf_overrides_zero((void *)range.start, size);
+    count_live(0, range.size);
     gf_store_relaxed(word, range.size);
     gf_first_touch_allocated((void *)range.start, range.size, range.size);
     return (void *)range.start;
@@ -248,16 +268,15 @@ static void *resize(void *block, size_t before, size_t after)
 
     if (after <= before)
         return after >= before - before / 16 ? block : shrink(block, before, after);
-    count_live(before, after);
-    gf_reclaim_check(gf_reclaim_mappings);
+    make_room(after - before);
     /* The word is removed first, because another thread may get the old addresses. */
     gf_store_relaxed(gf_big_find_word(start), 0);
     const uintptr_t to = grow_mapping(start, before, after);
-    if (!to)
-        count_live(after, before);
     gf_store_relaxed(gf_big_find_word(to ? to : start), to ? after : before);
-    if (to)
+    if (to) {
+        count_live(before, after);
         gf_first_touch_allocated((void *)(to + before), after - before, after);
+    }
     return (void *)to;
 }
 
