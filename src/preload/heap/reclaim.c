@@ -9,6 +9,7 @@
 #include "preload/heap/mappings.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -36,6 +37,7 @@ static struct {
     void (*_Atomic wake)(void);            /* wakes the engine once; NULL: it is awake */
     _Atomic bool limited_as, limited_data; /* RLIMIT_AS or RLIMIT_DATA is finite */
     uint64_t start, most;                  /* the limits without such a limit */
+    pid_t process;                         /* whose fork handlers have run */
     _Atomic uint64_t purges, excess_purged;
 } reclaim;
 
@@ -130,6 +132,7 @@ void gf_reclaim_init(bool managed, bool engines_child)
     static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
     struct rlimit limit;
 
+    reclaim.process = getpid();
     gf_store_relaxed(&gf_budget.unmanaged, !managed);
     if (je_opt_dirty_decay_ms == 0)
         begin_budget(0, 0); /* the user wants nothing to be kept */
@@ -158,7 +161,8 @@ void gf_reclaim_limit(int resource, uint64_t soft)
     if (!before)
         __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
     begin_budget(reclaim.start, reclaim.most);
-    if (!before)
+    /* In a child of _Fork, other threads of the parent may hold the locks for ever. */
+    if (!before && reclaim.process == getpid())
         gf_reclaim_all();
 }
 
@@ -168,6 +172,7 @@ void gf_reclaim_in_child(bool may_lock)
     const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
 
     gf_own_table_in_child();
+    reclaim.process = getpid();
     /* A signal handler that interrupted the holder of a lock made the fork: the pool stays as it is. */
     if (gf_pool_in_child() || gf_mappings_are_locked())
         may_lock = false;
