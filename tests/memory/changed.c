@@ -9,6 +9,10 @@
  *   shrinks     blocks that become a quarter smaller return this quarter
  *   filter      after a filter that kills the process for mremap and mprotect, malloc and free work
  *   small_pages a block grows without a copy, although the kernel refuses huge pages
+ *   lowered     blocks that take the place of larger ones hold only what they need
+ *   refused     a request that the kernel refuses is no peak: memory of a first climb returns
+ *   crowded     as replaced, with as many mappings as the kernel allows
+ *   no_handlers a child without fork handlers (_Fork) limits its memory while the parent's threads allocate
  *   low         an alignment as large as the address space maps nothing at address 0
  */
 #include "need.h"
@@ -16,10 +20,12 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -152,6 +158,102 @@ static void shrinks(void)
     passed("shrinks");
 }
 
+static long mib_since(long before)
+{
+    return (kib_of("self", "status", "VmRSS") - before) >> 10;
+}
+
+static void lowered(void)
+{
+    char *block[30];
+    const long before = kib_of("self", "status", "VmRSS");
+    for (size_t i = 0; i < 30; i++)
+        block[i] = touched(7 * MIB);
+    for (size_t i = 0; i < 30; i++) {
+        free(block[i]);
+        block[i] = touched(4 * MIB + 1);
+    }
+    need(mib_since(before) < 30 * 4 + 24, "a block holds what it needs");
+    passed("lowered");
+}
+
+static void refused(void)
+{
+    char *block[20];
+    const long before = kib_of("self", "status", "VmRSS");
+    sleep(1); /* the engine has begun to watch */
+    void *volatile huge = malloc((size_t)1 << 46);
+    need(!huge, "a request for more than the machine has");
+    for (size_t i = 0; i < 20; i++)
+        block[i] = touched(16 * MIB);
+    for (size_t i = 0; i < 20; i++)
+        free(block[i]);
+    need(mib_since(before) < 64 + 24, "memory of a first climb returns");
+    passed("refused");
+}
+
+/* Splits a mapping until the kernel refuses. */
+static void use_all_mappings(void)
+{
+    const size_t pages = 200000;
+    char *area =
+        mmap(NULL, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t i = 0;
+    while (i < pages && mprotect(area + i * PAGE, PAGE, PROT_READ) == 0)
+        i += 2;
+}
+
+static void crowded(void)
+{
+    char path[] = "/tmp/edges-XXXXXX", byte = 0, *block[3];
+    const int file = mkstemp(path);
+    need(file >= 0 && unlink(path) == 0 && ftruncate(file, MIB) == 0, "a file");
+    for (size_t i = 0; i < 3; i++) /* neighbours, which the kernel merges */
+        need(posix_memalign((void **)&block[i], 2 * MIB, 6 * MIB) == 0, "an aligned block");
+    char *const part = block[1] + 2 * MIB;
+    need(mmap(part, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == part,
+         "mmap over a block");
+    memset(part, 7, MIB);
+    use_all_mappings();
+    free(block[1]);
+    block[1] = malloc(5 * MIB);
+    if (block[1])
+        memset(block[1], 9, 5 * MIB);
+    need(pread(file, &byte, 1, MIB / 2) == 1 && byte == 7, "the file keeps its bytes");
+    passed("crowded");
+}
+
+static volatile int enough;
+
+static void *allocates(void *arg)
+{
+    while (!enough)
+        free(touched(3 * MIB));
+    return arg;
+}
+
+static void no_handlers(void)
+{
+    const struct rlimit limit = {(rlim_t)1 << 40, RLIM_INFINITY};
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++)
+        need(pthread_create(&thread[i], NULL, allocates, NULL) == 0, "a thread");
+    for (int i = 0; i < 50; i++) {
+        int status = 1;
+        const pid_t pid = _Fork();
+        if (pid == 0) {
+            alarm(5);
+            _exit(setrlimit(RLIMIT_AS, &limit));
+        }
+        need(waitpid(pid, &status, 0) == pid && status == 0, "the child ends");
+        usleep(500);
+    }
+    enough = 1;
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    passed("no_handlers");
+}
+
 static void filter(void)
 {
     struct sock_filter steps[] = {
@@ -203,9 +305,10 @@ static void low(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} kinds[] = {{"first", first},     {"replaced", replaced}, {"holes", holes},
-             {"shrinks", shrinks}, {"filter", filter},     {"small_pages", small_pages},
-             {"low", low}};
+} kinds[] = {
+    {"first", first},     {"replaced", replaced},       {"holes", holes},     {"shrinks", shrinks},
+    {"filter", filter},   {"small_pages", small_pages}, {"lowered", lowered}, {"refused", refused},
+    {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low}};
 
 int main(int argc, char **argv)
 {
