@@ -10,6 +10,7 @@
  *   filter      after a filter that kills the process for mremap and mprotect, malloc and free work
  *   small_pages a block grows without a copy, although the kernel refuses huge pages
  *   lowered     blocks that take the place of larger ones hold only what they need
+ *   sparse      blocks of which the program uses a page here and there take small pages
  *   refused     a request that the kernel refuses is no peak: memory of a first climb returns
  *   crowded     as replaced, with as many mappings as the kernel allows
  *   no_handlers a child without fork handlers (_Fork) limits its memory while the parent's threads allocate
@@ -177,6 +178,22 @@ static void lowered(void)
     passed("lowered");
 }
 
+static void sparse(void)
+{
+    char setting[64] = "";
+    const long before = kib_of("self", "status", "VmRSS");
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    if (file && fgets(setting, sizeof setting, file) && !strstr(setting, "[always]")) {
+        char *volatile block = malloc(256 * MIB);
+        for (size_t i = 0; i < 256 * MIB; i += 2 * MIB)
+            block[i] = 1;
+        for (int i = 0; i < 20; i++)
+            need(malloc(17 * MIB) != NULL, "malloc");
+        need(mib_since(before) < 16, "a touch takes one page");
+    }
+    passed("sparse");
+}
+
 static void refused(void)
 {
     char *block[20];
@@ -305,10 +322,10 @@ static void low(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} kinds[] = {
-    {"first", first},     {"replaced", replaced},       {"holes", holes},     {"shrinks", shrinks},
-    {"filter", filter},   {"small_pages", small_pages}, {"lowered", lowered}, {"refused", refused},
-    {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low}};
+} kinds[] = {{"first", first},     {"replaced", replaced},       {"holes", holes},
+             {"shrinks", shrinks}, {"filter", filter},           {"small_pages", small_pages},
+             {"lowered", lowered}, {"sparse", sparse},           {"refused", refused},
+             {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low}};
 
 int main(int argc, char **argv)
 {

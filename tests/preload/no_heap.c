@@ -4,6 +4,7 @@
  * does not replace malloc.
  */
 #include "preload/heap/arenas.h"
+#include "preload/heap/first_touch.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/heap.h"
 #include "preload/malloc/libc_names.h"
@@ -55,6 +56,10 @@ const struct gf_heap_ops *gf_heap_ops(void)
         .mode_reason = "built without a heap",
     };
     return &none;
+}
+
+void gf_huge_allow(void)
+{
 }
 
 bool gf_heap_unmaps(void)

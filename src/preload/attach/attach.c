@@ -22,6 +22,7 @@
 #include "preload/attach/submissions.h"
 #include "preload/attach/threads.h"
 #include "preload/heap/arenas.h"
+#include "preload/heap/first_touch.h"
 #include "preload/heap/heap.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/cause.h"
@@ -457,6 +458,7 @@ static GF_COLD void start_load(void)
     gf_messages_start();
     warn_of_duplicate();
     gf_logging_cuda();
+    gf_huge_allow();
     gf_submissions_set_python(gf_python_thread_state);
     int failed = pthread_atfork(attach_before_fork, NULL, attach_in_child);
     if (!failed)

@@ -92,8 +92,8 @@ bool gf_presence_most(const char *start, size_t size)
 #define WINDOW 16
 
 static struct {
-    bool on;
-    _Atomic bool stopped;
+    bool possible;
+    _Atomic bool on, stopped;
     _Atomic uint64_t asked, advised;
     struct gf_huge_trial trial; /* used only by the holder of `judging` */
     /* True while a thread adds a sample, and always after advising has stopped. */
@@ -111,7 +111,7 @@ static void huge_in_child(void)
         gf_store_relaxed(&huge_state.judging, false);
 }
 
-void gf_huge_init(enum gf_profile profile)
+void gf_huge_init(enum gf_profile profile, bool engines_child)
 {
     /* Indexed by jemalloc's enum: madvise, always, never, not supported. */
     static const char *const system[] = {NULL, "the system provides huge pages in every process",
@@ -129,9 +129,23 @@ void gf_huge_init(enum gf_profile profile)
         huge_state.reason =
             "GPUFEED_PROFILE=training: with huge pages, the first touch of a large block "
             "takes a quarter of the time";
-        huge_state.on = true;
+        huge_state.possible = true;
         pthread_atfork(NULL, NULL, huge_in_child);
     }
+    if (engines_child)
+        gf_huge_allow();
+}
+
+void gf_huge_allow(void)
+{
+    gf_store_relaxed(&huge_state.on, huge_state.possible);
+}
+
+/* Whether the heap requests huge pages for a mapping of this size. */
+static bool asks_for_huge(size_t size)
+{
+    return gf_unlikely(size >= GF_HUGE_MIN) && gf_load_relaxed(&huge_state.on) &&
+           !gf_load_relaxed(&huge_state.stopped);
 }
 
 bool gf_huge_judge(struct gf_huge_trial *trial, uint64_t ns, bool is_huge)
@@ -184,7 +198,7 @@ static void gf_huge_touched(uint64_t ns, bool is_huge)
 {
     const uint64_t advised = gf_load_relaxed(&huge_state.advised);
 
-    if (huge_state.on && advised && advised == gf_load_relaxed(&huge_state.asked))
+    if (gf_load_relaxed(&huge_state.on) && advised && advised == gf_load_relaxed(&huge_state.asked))
         judge_sample(ns, is_huge);
 }
 
@@ -228,7 +242,7 @@ void gf_huge_mapped(void *start, size_t size)
     const uintptr_t begin = (uintptr_t)start, end = begin + size;
     const uintptr_t page = (begin + GF_HUGE_PAGE - 1) & ~(uintptr_t)(GF_HUGE_PAGE - 1);
 
-    if (gf_likely(size < GF_HUGE_MIN || !huge_state.on) || gf_load_relaxed(&huge_state.stopped))
+    if (!asks_for_huge(size))
         return;
     gf_add_relaxed(&huge_state.asked, size);
     if (page + GF_HUGE_PAGE > end)
@@ -242,7 +256,7 @@ void gf_huge_grown(void *start, size_t before, size_t after)
 {
     const size_t size = before < GF_HUGE_MIN ? after : after - before;
 
-    if (gf_likely(after < GF_HUGE_MIN || !huge_state.on) || gf_load_relaxed(&huge_state.stopped))
+    if (!asks_for_huge(after))
         return;
     gf_add_relaxed(&huge_state.asked, size);
     if (before >= GF_HUGE_MIN || syscall(SYS_madvise, start, after, MADV_HUGEPAGE) == 0)
@@ -252,7 +266,7 @@ void gf_huge_grown(void *start, size_t before, size_t after)
 void gf_huge_read(struct gf_heap_huge *ret)
 {
     *ret = (struct gf_heap_huge){
-        .on = huge_state.on && !gf_load_acquire(&huge_state.stopped),
+        .on = gf_load_relaxed(&huge_state.on) && !gf_load_acquire(&huge_state.stopped),
         .reason = huge_state.reason,
         .asked_bytes = gf_load_relaxed(&huge_state.asked),
         .advised_bytes = gf_load_relaxed(&huge_state.advised),

@@ -26,9 +26,11 @@ bool gf_presence_page(uintptr_t page);
 bool gf_presence_most(const char *start, size_t size);
 
 /*
- * Advises transparent huge pages for big blocks (big.h), if the system's setting is madvise
- * and the profile favours throughput. Smaller blocks get no advice: many threads that use a little of
- * each huge page would use more memory. This process stops advising if the kernel takes long to find
+ * Advises transparent huge pages for big blocks (big.h) in a process that uses a GPU or was started by
+ * one, if the system's setting is madvise and the profile favours throughput. In other processes, a
+ * block of which the program uses a page here and there would use more memory than without the
+ * library. Smaller blocks get no advice: many threads that use a little of each huge page would use
+ * more memory. This process stops advising if the kernel takes long to find
  * huge pages, or finds too few.
  */
 
@@ -37,10 +39,13 @@ bool gf_presence_most(const char *start, size_t size);
 #define GF_HUGE_MIN ((size_t)16 << 20)
 
 /*
- * Called once, after jemalloc has read the system's setting. Mappings made before the call get no
- * advice.
+ * Called once, after jemalloc has read the system's setting. engines_child: a process with an engine
+ * started this one.
  */
-void gf_huge_init(enum gf_profile profile);
+void gf_huge_init(enum gf_profile profile, bool engines_child);
+
+/* Called by a process that uses a GPU. Earlier mappings get no advice. */
+void gf_huge_allow(void);
 
 /* Called for the mapping of a big block. The caller holds no lock. May change errno. */
 void gf_huge_mapped(void *start, size_t size);

@@ -265,9 +265,10 @@ static void start_jemalloc(void)
     gf_conf_end();
     gf_monitored_call_start();
     gf_settings_align_tiny();
-    gf_reclaim_init(gf_settings_decay_is_ours(), is_engines_child(gf_startup_env()->envp));
+    const bool engines_child = is_engines_child(gf_startup_env()->envp);
+    gf_reclaim_init(gf_settings_decay_is_ours(), engines_child);
     gf_big_init(!je_opt_prof && !je_opt_junk_alloc && !je_opt_zero);
-    gf_huge_init(options->profile);
+    gf_huge_init(options->profile, engines_child);
     if (je_opt_prof)
         gf_profile_start();
 }
