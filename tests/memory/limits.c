@@ -27,12 +27,12 @@ static int limited;
 static void limit_to(rlim_t soft, rlim_t hard, const char *when)
 {
     const struct rlimit limit = {soft, hard};
-    const struct rlimit64 limit64 = {soft, hard};
+    struct rlimit64 limit64 = {soft, hard};
     int bad = 0;
     if (strcmp(when, "prlimit") == 0)
         bad = prlimit(0, limited, &limit, NULL);
     else if (strcmp(when, "prlimit64") == 0)
-        bad = prlimit64(0, limited, &limit64, NULL);
+        bad = prlimit64(getpid(), limited, &limit64, &limit64); /* which becomes the old limit */
     else if (strcmp(when, "other") == 0) {
         const pid_t pid = fork();
         if (pid == 0)

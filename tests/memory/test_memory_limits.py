@@ -33,9 +33,9 @@ def test_c_program(programs, kind, mib, when):
     compare(programs("limits"), kind, mib, when)
 
 
-@pytest.mark.parametrize("kind", ["parts", "turns"])
-def test_process_with_an_engine(programs, kind):
-    compare(programs("limits"), kind, scaled(1000, 400), "setrlimit", process="engine")
+@pytest.mark.parametrize("kind,when", [("parts", "prlimit64"), ("turns", "setrlimit")])
+def test_process_with_an_engine(programs, kind, when):
+    compare(programs("limits"), kind, scaled(1000, 400), when, process="engine")
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -243,41 +243,39 @@ int gf_on_prctl(int option, ...)
  * child of vfork sets its own limits, but runs in its parent's memory.
  */
 
-static int note_limit(int result, pid_t pid, int resource, const struct rlimit64 *limit)
+/* Reads the limit back: `set` may share its memory with the old limit, and another thread may set one. */
+static int note_limit(int result, int resource, const void *set)
 {
-    if (result == 0 && limit && (pid == 0 || pid == getpid()) && gf_thread_is_own())
-        gf_heap_limit(resource, limit->rlim_cur);
+    struct rlimit64 now;
+
+    if (result == 0 && set && (resource == RLIMIT_AS || resource == RLIMIT_DATA) &&
+        gf_thread_is_own() &&
+        gf_originals()->prlimit64(0, (__rlimit_resource_t)resource, NULL, &now) == 0)
+        gf_heap_limit(resource, now.rlim_cur);
     return result;
 }
 
 int gf_on_setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
 {
-    return note_limit(gf_originals()->setrlimit64(resource, limit), 0, (int)resource, limit);
+    return note_limit(gf_originals()->setrlimit64(resource, limit), (int)resource, limit);
 }
 
 int gf_on_prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit,
                     struct rlimit64 *ret_old)
 {
-    return note_limit(gf_originals()->prlimit64(pid, resource, limit, ret_old), pid, (int)resource,
+    return note_limit(gf_originals()->prlimit64(pid, resource, limit, ret_old), (int)resource,
                       limit);
-}
-
-/* On 64-bit systems, both structs are the same. */
-static const struct rlimit64 *wide(const struct rlimit *limit)
-{
-    return (const void *)limit;
 }
 
 int gf_on_setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
 {
-    return note_limit(gf_originals()->setrlimit(resource, limit), 0, (int)resource, wide(limit));
+    return note_limit(gf_originals()->setrlimit(resource, limit), (int)resource, limit);
 }
 
 int gf_on_prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit,
                   struct rlimit *ret_old)
 {
-    return note_limit(gf_originals()->prlimit(pid, resource, limit, ret_old), pid, (int)resource,
-                      wide(limit));
+    return note_limit(gf_originals()->prlimit(pid, resource, limit, ret_old), (int)resource, limit);
 }
 
 /*
