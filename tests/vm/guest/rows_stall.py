@@ -209,7 +209,7 @@ def row_a_huge_page_that_the_kernel_has_to_make(machine):
         os.unlink(LOG)
     before = compactions()
     program = Program(*PYTHON, "-c", HUGE, cgroup=groups[1],
-                      env=machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=200))
+                      env=machine.env(NODE1, GPUFEED_LOG=LOG, GPUFEED_STALL_US=200, GPUFEED_ENGINE=1))  # as a worker of a GPU's process
     assert program.end() == 0
     if compactions() == before:
         raise Skip("the kernel had huge pages all the same")
