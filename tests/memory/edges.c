@@ -3,7 +3,7 @@
  * edges KIND: single cases of large blocks, each of which prints a line that ends with "ok", or stops the program.
  *
  *   parts       the program locks, protects or advises a part of a block, and then grows or frees the block
- *   zero        calloc after frees of used blocks of many sizes is zero
+ *   zero        calloc after frees of used blocks of many sizes is zero, also behind the block's size
  *   many        more large blocks than a process may have mappings
  *   limits      sizes and alignments that no allocator can serve: errno, and the old block stays
  *   registered  a block that is registered with CUDA grows, shrinks and is freed
@@ -125,9 +125,10 @@ static void zero(void)
         free(second);
         const size_t wanted = i % 4 == 3 ? size + other : 3 * MIB + chance(&seed) % (size + MIB);
         char *zeroed = calloc(1, wanted);
-        for (size_t at = 0; at < wanted; at += 64)
+        const size_t usable = malloc_usable_size(zeroed);
+        for (size_t at = 0; at < usable; at += 64)
             need(zeroed[at] == 0, "zero");
-        need(zeroed[wanted - 1] == 0, "zero at the end");
+        need(zeroed[usable - 1] == 0, "zero at the end");
         fill(zeroed, wanted, 7);
         free(zeroed);
     }

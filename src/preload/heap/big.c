@@ -167,7 +167,7 @@ static void *alloc(size_t size, size_t alignment, bool zero)
         return NULL;
     }
     if (zero && used)
-        gf_overrides_zero((void *)range.start, size);
+        gf_overrides_zero((void *)range.start, range.size);
     count_live(0, range.size);
     gf_store_relaxed(word, range.size);
     gf_first_touch_allocated((void *)range.start, range.size, range.size);
