@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -238,6 +239,114 @@ def test_a_library_with_a_sparse_table(started, compile_c, tmp_path):
     done = subprocess.run(["/bin/sh", "-c", f"ulimit -t 8; exec {COMMAND} stacks {one.pid}"], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0 and b"lib.so+0x10" in done.stdout, done.stdout.decode()
     assert b"0x55554" not in done.stdout, done.stdout.decode()
+
+
+# A reader to which the kernel answers slowly, or whose files are truncated once they are mapped.
+SLOW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+long syscall(long number, ...) {
+    va_list list;
+    long at[6];
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) at[i] = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_openat && getenv("SLOW") && strstr((const char *)at[1], "/status")) usleep(atoi(getenv("SLOW")));
+    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, at[0], at[1], at[2], at[3], at[4], at[5]);
+}
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+    static void *(*next)(void *, size_t, int, int, int, off_t);
+    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "mmap");
+    void *const ret = next(at, size, protection, flags, fd, offset);
+    const char *name = fd >= 0 ? getenv("TRUNCATES") : NULL;
+    char link[64], path[4096] = "";
+    if (!name) return ret;
+    strcpy(link, "/proc/self/fd/");
+    for (int digit = 1000, n = 14; digit; digit /= 10) link[n++] = '0' + fd / digit % 10, link[n] = 0;
+    memmove(link + 14, link + 14 + strspn(link + 14, "0"), 8);
+    if (readlink(link, path, sizeof(path) - 1) > 0 && !strcmp(path, name)) truncate(name, 0);
+    return ret;
+}
+void *mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset) { return mmap(at, size, protection, flags, fd, offset); }
+"""
+
+
+def test_threads_that_take_long_to_describe(started, compile_c):
+    """As with tens of thousands of threads: to describe all of them takes more than the time for which they may be stopped."""
+    one = started(compile_c(COUNTS, "-pthread"), 0, 600)
+    preload = compile_c(SLOW, "-shared", "-fPIC", "-ldl", name="slow.so")
+    done = stacks(one.pid, ("/usr/bin/env", f"LD_PRELOAD={preload}", "SLOW=6000", COMMAND, "stacks"))
+    text = done.stdout.decode()
+    assert done.returncode == 0 and "601 threads" in text and "in an unknown state" in text, done
+    assert text.count("pause") + text.count("took too long") >= 600 and "pause" in text, text
+    assert_runs_free(one)
+
+
+def test_a_library_that_is_truncated(started, compile_c, tmp_path):
+    """Another process truncates the library once the reader has mapped it."""
+    library = tmp_path / "libwaits.so"
+    compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so").rename(library)
+    calls = CALLS.replace("unlink(path); mkfifo(path, 0777);", "")
+    one = started(compile_c(calls, "-ldl", name="calls"), library)
+    preload = compile_c(SLOW, "-shared", "-fPIC", "-ldl", name="slow.so")
+    done = stacks(one.pid, ("/usr/bin/env", f"LD_PRELOAD={preload}", f"TRUNCATES={library}", COMMAND, "stacks"))
+    assert done.returncode == 0 and library.stat().st_size == 0, done
+    assert b"pause" in done.stdout and b"libwaits.so+" in done.stdout and b"not read" not in done.stdout, done
+
+
+# A FUSE file system with one file, the text of its second argument. It answers reads until a file of its third argument exists.
+FUSE = r"""
+import ctypes, os, struct, sys
+folder, file, silent = sys.argv[1:]
+text = open(file, "rb").read()
+fuse = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={fuse},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+if ctypes.CDLL(None).mount(b"hostile", folder.encode(), b"fuse", 0, options):
+    sys.exit("no mount")
+print("ready", flush=True)
+def attributes(node):
+    return struct.pack("<6Q10I", node, len(text), 0, 0, 0, 0, 0, 0, 0, 0o40755 if node == 1 else 0o100755, 1, 0, 0, 0, 4096, 0)
+while True:
+    _, call, number, node = struct.unpack_from("<IIQQ", request := os.read(fuse, 1 << 20))
+    out, error = b"", 0
+    if call == 26: out = struct.pack("<4I2H2I2HI28x", 7, 31, 0, 0, 1, 1, 1 << 16, 1, 16, 0, 0)[:64].ljust(64, b"\0")
+    elif call == 1: out = struct.pack("<5QII", 2, 0, 100, 100, 0, 0, 0)[:40] + attributes(2)
+    elif call == 3: out = struct.pack("<QII", 100, 0, 0) + attributes(node)
+    elif call == 14: out = struct.pack("<QII", 1, 0, 0)
+    elif call == 15:
+        if os.path.exists(silent): continue
+        at, size = struct.unpack_from("<8xQI", request, 40)
+        out = text[at:at + size]
+    elif call in (2, 36, 42): continue
+    elif call not in (18, 25): error = -38
+    os.write(fuse, struct.pack("<IiQ", 16 + len(out), error, number) + out)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
+def test_a_library_on_a_mount_that_does_not_answer(started, compile_c, tmp_path):
+    """SIGKILL does not end a process that waits for FUSE. The threads must continue, and the output must end."""
+    folder, silent = tmp_path / "mount", tmp_path / "silent"
+    folder.mkdir()
+    library = compile_c(LIBRARY + "\nchar far[4 << 20] = {1};", "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so")
+    with subprocess.Popen([sys.executable, "-c", FUSE, folder, library, silent], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            one = started(compile_c(CALLS.replace("unlink(path); mkfifo(path, 0777);", ""), "-ldl", name="calls"), folder / "lib.so")
+            silent.touch()
+            done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} stacks {one.pid} | cat"], capture_output=True, timeout=60, check=False)
+            assert b"was not read" in done.stdout, done
+            assert "TracerPid:\t0\n" in pathlib.Path(f"/proc/{one.pid}/status").read_text()
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", folder], check=False)
 
 
 NAMED = r"""

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/input_file.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -118,4 +119,28 @@ void gf_shell_word(FILE *out, const char *word)
             fputc(*word, out);
     }
     fputc('\'', out);
+}
+
+static uintptr_t page_size;
+
+/*
+ * If no zero page can be mapped, the default action is restored: the instruction faults again, and
+ * the signal kills the process.
+ */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    void *const page = (void *)((uintptr_t)info->si_addr & ~(page_size - 1));
+    if (info->si_code != BUS_ADRERR ||
+        mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+            MAP_FAILED)
+        signal(number, SIG_DFL);
+}
+
+void gf_bus_error_survive(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+
+    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    sigaction(SIGBUS, &action, NULL);
 }

@@ -42,3 +42,8 @@ static inline json_t *gf_json_text(const char *text)
     json_t *string = text && *text ? json_string(text) : NULL;
     return string ? string : json_null();
 }
+/*
+ * Keeps this process alive if another process truncates a mapped file: a handler of SIGBUS maps a
+ * zero page where the file no longer has one.
+ */
+void gf_bus_error_survive(void);

@@ -8,7 +8,6 @@
 #include "tools/job/job_events.h"
 #include "tools/job/process_report.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -253,28 +252,4 @@ bool gf_read_job_takes(const char *path)
     json_decref(reading.reports);
     gf_job_free(&job);
     return state.events || state.reports || state.is_doctor;
-}
-
-static uintptr_t page_size;
-
-/*
- * If no zero page can be mapped, the default action is restored: the instruction faults again, and
- * the signal kills the process.
- */
-static void on_bus_error(int number, siginfo_t *info, void *context)
-{
-    (void)context;
-    void *const page = (void *)((uintptr_t)info->si_addr & ~(page_size - 1));
-    if (info->si_code != BUS_ADRERR ||
-        mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-            MAP_FAILED)
-        signal(number, SIG_DFL);
-}
-
-void gf_bus_error_survive(void)
-{
-    const struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-
-    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
-    sigaction(SIGBUS, &action, NULL);
 }

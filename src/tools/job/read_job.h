@@ -28,11 +28,3 @@ bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf
 
 /* Whether the file exists, and is a log, a report or the doctor's findings. */
 bool gf_read_job_takes(const char *path);
-
-/* Keeps this process alive when another process truncates a file that is mapped here. */
-
-/*
- * Installs a handler of SIGBUS, which maps a zero page at an address where a truncated file no
- * longer has a page.
- */
-void gf_bus_error_survive(void);

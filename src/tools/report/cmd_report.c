@@ -4,6 +4,7 @@
 #include "tools/answer/answer_text.h"
 #include "tools/answer/sentences.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/frame_name.h"
 #include "tools/job/read_job.h"
 #include "tools/report/event_list.h"

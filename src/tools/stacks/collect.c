@@ -6,6 +6,7 @@
 #include "base/input_file.h"
 #include "tools/stacks/python_threads.h"
 
+#include <fcntl.h>
 #include <libunwind-ptrace.h>
 #include <poll.h>
 #include <signal.h>
@@ -37,10 +38,71 @@ int __wrap_open(const char *path, int flags, ...)
     return fd < 0 ? -1 : fd;
 }
 
-/* A gf_native_unwinder is libunwind's address space, which caches unwind data of the objects. */
+/*
+ * Likewise, libunwind blocks all signals while it reads a mapped file. If the file is truncated, a
+ * blocked SIGBUS would end the process, instead of calling the handler of tools/common/text.h.
+ */
+int __real_sigprocmask(int how, const sigset_t *set, sigset_t *old);
+int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old);
+int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t most;
+
+    if (!set)
+        return __real_sigprocmask(how, set, old);
+    most = *set;
+    sigdelset(&most, SIGBUS);
+    return __real_sigprocmask(how, &most, old);
+}
+
+/* The thread that is unwound. */
+static struct gf_target *unwound_target;
+static const struct gf_target_thread *unwound;
+
+static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
+                      void *info)
+{
+    (void)space;
+    (void)info;
+    return !write &&
+                   gf_target_read(unwound_target, address, value, sizeof(*value)) == sizeof(*value)
+               ? 0
+               : -UNW_EINVAL;
+}
+
+static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
+                      void *info)
+{
+    static const size_t offsets[] = {
+#define AT(name) offsetof(struct user_regs_struct, name)
+        [UNW_X86_64_RAX] = AT(rax), [UNW_X86_64_RDX] = AT(rdx), [UNW_X86_64_RCX] = AT(rcx),
+        [UNW_X86_64_RBX] = AT(rbx), [UNW_X86_64_RSI] = AT(rsi), [UNW_X86_64_RDI] = AT(rdi),
+        [UNW_X86_64_RBP] = AT(rbp), [UNW_X86_64_RSP] = AT(rsp), [UNW_X86_64_R8] = AT(r8),
+        [UNW_X86_64_R9] = AT(r9),   [UNW_X86_64_R10] = AT(r10), [UNW_X86_64_R11] = AT(r11),
+        [UNW_X86_64_R12] = AT(r12), [UNW_X86_64_R13] = AT(r13), [UNW_X86_64_R14] = AT(r14),
+        [UNW_X86_64_R15] = AT(r15), [UNW_X86_64_RIP] = AT(rip),
+#undef AT
+    };
+    (void)space;
+    (void)info;
+    if (write || number < 0 || (size_t)number >= GF_ARRAY_LEN(offsets))
+        return -UNW_EBADREG;
+    memcpy(value, (const char *)&unwound->registers + offsets[number], sizeof(*value));
+    return 0;
+}
+
+/*
+ * A gf_native_unwinder is libunwind's address space, which caches unwind data of the objects. Its
+ * functions trace no thread, because the tracer is another process.
+ */
 struct gf_native_unwinder *gf_native_unwinder_new(void)
 {
-    unw_addr_space_t space = unw_create_addr_space(&_UPT_accessors, 0);
+    unw_accessors_t accessors = _UPT_accessors;
+
+    accessors.access_mem = access_mem;
+    accessors.access_reg = access_reg;
+    accessors.access_fpreg = NULL;
+    unw_addr_space_t space = unw_create_addr_space(&accessors, 0);
     if (space)
         unw_set_caching_policy(space, UNW_CACHE_GLOBAL);
     return (struct gf_native_unwinder *)space;
@@ -56,13 +118,15 @@ void gf_native_unwinder_free(struct gf_native_unwinder *unwinder)
  * Stores the address that each frame executes, innermost first. Returns the number of frames; 0 if
  * the thread cannot be read.
  */
-static size_t gf_native_frames(struct gf_native_unwinder *unwinder, pid_t tid, uintptr_t *ret,
-                               size_t cap)
+static size_t gf_native_frames(struct gf_native_unwinder *unwinder, struct gf_target *target,
+                               const struct gf_target_thread *thread, uintptr_t *ret, size_t cap)
 {
-    void *info = _UPT_create(tid);
+    void *info = _UPT_create(thread->tid);
     unw_cursor_t cursor;
     size_t count = 0;
 
+    unwound_target = target;
+    unwound = thread;
     if (!info)
         return 0;
     if (unw_init_remote(&cursor, (unw_addr_space_t)unwinder, info) == 0)
@@ -76,13 +140,15 @@ static size_t gf_native_frames(struct gf_native_unwinder *unwinder, pid_t tid, u
     return count;
 }
 
-#define READ_NS UINT64_C(1500000000) /* after this time no further stack is read */
-/* After this time the child is killed: a file of the process may be on a mount that hangs. */
-#define CHILD_S 3
+/* After this time no further stack is read. A third of it is for finding Python's threads. */
+#define READ_NS UINT64_C(1500000000)
+/* After this time the reader is killed: a file of the process may be on a mount that hangs. */
+#define READER_MS 1600
+#define CHILD_MS 3000
 #define REAP_MS 200
 
 /*
- * The child writes to a file in memory, so that it never waits for this process: a `head`, the
+ * The children write to a file in memory, so that they never wait for this process: a `head`, the
  * threads, a `python`, then for each thread a `counts` and the frames.
  */
 struct head {
@@ -131,67 +197,114 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
     counts.python =
         cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)), &counts.python_cut);
     if (thread->stopped)
-        counts.native = cut(gf_native_frames(unwinder, thread->tid, native, GF_ARRAY_LEN(native)),
-                            &counts.native_cut);
+        counts.native =
+            cut(gf_native_frames(unwinder, target, thread, native, GF_ARRAY_LEN(native)),
+                &counts.native_cut);
     fwrite(&counts, sizeof(counts), 1, out);
     fwrite(frames, sizeof(*frames), counts.python, out);
     fwrite(native, sizeof(*native), counts.native, out);
     fflush(out);
 }
 
-static void write_stacks(FILE *out, struct gf_target *target, struct gf_native_unwinder *unwinder)
+/* One of the two child processes. */
+struct child {
+    void (*run)(struct child *child);
+    FILE *out;
+    pid_t pid; /* the examined process */
+    struct gf_target target;
+};
+
+/*
+ * Runs in the reader, a child of the tracer. If it hangs in the kernel, for example at a FUSE file
+ * system that does not answer, even SIGKILL does not end it. The tracer ends nevertheless, so that
+ * the threads continue.
+ */
+static void write_stacks(struct child *child)
 {
+    struct gf_target *target = &child->target;
+    struct gf_native_unwinder *unwinder = gf_native_unwinder_new();
     const uint64_t start_ns = gf_now_ns();
     struct gf_python_threads threads;
-    struct python python = {.error = gf_python_threads_find(&threads, target)};
 
+    target->until_ns = start_ns + READ_NS / 3;
+    struct python python = {.error = gf_python_threads_find(&threads, target)};
+    target->until_ns = start_ns + READ_NS;
     memcpy(python.version, threads.version, sizeof(python.version));
-    fwrite(&python, sizeof(python), 1, out);
-    for (size_t i = 0; i < target->count && gf_now_ns() - start_ns < READ_NS; i++)
-        write_stack(out, &threads, target, unwinder, i);
+    fwrite(&python, sizeof(python), 1, child->out);
+    for (size_t i = 0; unwinder && i < target->count && gf_now_ns() < target->until_ns; i++)
+        write_stack(child->out, &threads, target, unwinder, i);
+    fflush(child->out);
 }
 
 /*
- * Keys of the terminal do not reach the child, because it has a session of its own. It ends with
- * this process, and also by its own alarm.
+ * Prepares a child. Keys of the terminal do not reach it, because it has a session of its own. It
+ * ends with its parent, and also by its own alarm. It holds no pipe open that another program reads.
  */
-static void run_child(FILE *out, pid_t pid, pid_t parent)
+static void begin_child(pid_t parent)
 {
-    struct gf_target target;
-    struct gf_native_unwinder *unwinder = gf_native_unwinder_new();
+    const int null = openat(AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGALRM, SIG_DFL);
-    alarm(CHILD_S);
+    alarm(CHILD_MS / 1000);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
+        dup2(null, fd);
     if (getppid() != parent)
         _exit(1);
-    struct head head = {.error = unwinder ? gf_target_stop(&target, pid) : ENOMEM};
-    head.count = head.error ? 0 : target.count;
-    fwrite(&head, sizeof(head), 1, out);
-    if (!head.error) {
-        fwrite(target.threads, sizeof(*target.threads), target.count, out);
-        fflush(out);
-        write_stacks(out, &target, unwinder);
-    }
-    fflush(out);
-    if (unwinder)
-        gf_target_release(&target);
-    _exit(0);
 }
 
 /* Waits until the child has ended, or kills it. A child that hangs in the kernel is not awaited. */
-static void await_child(pid_t child, int end)
+static void await_child(pid_t child, int end, unsigned most_ms)
 {
     static const struct timespec moment = {.tv_nsec = 1000000};
     struct pollfd poller = {.fd = end, .events = POLLIN};
-    const uint64_t until_ns = gf_now_ns() + CHILD_S * UINT64_C(1000000000);
+    const uint64_t until_ns = gf_now_ns() + most_ms * UINT64_C(1000000);
 
-    while (gf_now_ns() < until_ns && poll(&poller, 1, CHILD_S * 1000) < 0 && errno == EINTR)
+    while (gf_now_ns() < until_ns && poll(&poller, 1, (int)most_ms) < 0 && errno == EINTR)
         ;
     kill(child, SIGKILL);
     for (unsigned i = 0; i < REAP_MS && waitpid(child, NULL, WNOHANG) == 0; i++)
         nanosleep(&moment, NULL);
+}
+
+/* Runs child->run in a child process, for a limited time. Returns 0 or an errno. */
+static int run_child(struct child *child, unsigned most_ms)
+{
+    const pid_t parent = getpid();
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC))
+        return errno;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        begin_child(parent);
+        child->run(child);
+        _exit(0);
+    }
+    const int error = pid < 0 ? errno : 0;
+    close(ends[1]);
+    if (!error)
+        await_child(pid, ends[0], most_ms);
+    close(ends[0]);
+    return error;
+}
+
+/* Runs in the tracer. */
+static void stop_and_read(struct child *child)
+{
+    struct gf_target *target = &child->target;
+    struct head head = {.error = gf_target_stop(target, child->pid)};
+
+    head.count = head.error ? 0 : target->count;
+    fwrite(&head, sizeof(head), 1, child->out);
+    fwrite(target->threads, sizeof(*target->threads), head.count, child->out);
+    fflush(child->out);
+    child->run = write_stacks;
+    if (!head.error)
+        run_child(child, READER_MS);
+    gf_target_release(target);
 }
 
 static bool read_frames(FILE *in, struct gf_stack *stack)
@@ -215,7 +328,7 @@ static bool read_frames(FILE *in, struct gf_stack *stack)
     return true;
 }
 
-/* Reads what the child has written, perhaps not all. */
+/* Reads what the children have written, perhaps not all. */
 static int read_collected(FILE *in, struct gf_collected *ret)
 {
     struct head head;
@@ -244,25 +357,14 @@ static int read_collected(FILE *in, struct gf_collected *ret)
 int gf_collect(pid_t pid, struct gf_collected *ret)
 {
     const int memory = memfd_create("gpufeed-stacks", MFD_CLOEXEC);
-    FILE *file = memory < 0 ? NULL : fdopen(memory, "w+");
-    const pid_t parent = getpid();
-    int ends[2];
+    struct child child = {stop_and_read, memory < 0 ? NULL : fdopen(memory, "w+"), pid, {0}};
 
     *ret = (struct gf_collected){.count = 0};
-    if (!file || pipe(ends))
-        return errno;
-    const pid_t child = fork();
-    if (child < 0)
-        return errno;
-    if (child == 0) {
-        close(ends[0]);
-        run_child(file, pid, parent);
-    }
-    close(ends[1]);
-    await_child(child, ends[0]);
-    close(ends[0]);
-    const int error = read_collected(file, ret);
-    fclose(file);
+    int error = child.out ? run_child(&child, CHILD_MS) : errno;
+    if (!error)
+        error = read_collected(child.out, ret);
+    if (child.out)
+        fclose(child.out);
     return error;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads the stacks of another process. A child process traces the threads and reads them within a
- * time limit, and then ends. So the threads continue whatever happens to this process: a full pipe
- * at its output, a signal, or a file of the threads that cannot be read. The kernel detaches the
- * threads of a tracer that ends, also those that cannot be detached because they never stopped.
+ * Reads the stacks of another process. A child process traces the threads, its own child reads their
+ * memory and files within a time limit, and then both end. So the threads continue whatever happens
+ * to this process or to the reader: a full pipe at the output, a signal, or a file that cannot be
+ * read. The kernel detaches the threads of a tracer that ends, also those that cannot be detached
+ * because they never stopped.
  */
 #pragma once
 

@@ -35,9 +35,15 @@ static bool parse(struct gf_maps_line *line)
     return true;
 }
 
+/*
+ * 65 530 mappings, the kernel's default limit, have less than 8 MiB of usual paths. A process may
+ * have paths of 4 KiB.
+ */
+#define MAPS_MOST_BYTES (32 << 20)
+
 bool gf_maps_next(FILE *maps, struct gf_maps_line *ret)
 {
-    while (fgets(ret->text, sizeof(ret->text), maps)) {
+    while (ftello(maps) < MAPS_MOST_BYTES && fgets(ret->text, sizeof(ret->text), maps)) {
         ret->text[strcspn(ret->text, "\n")] = '\0';
         if (parse(ret))
             return true;

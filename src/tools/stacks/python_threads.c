@@ -108,11 +108,34 @@ struct chain {
     size_t states, next;
 };
 
+/* pthread_self() of a thread, which has this index in the target. */
+struct area {
+    uintptr_t self;
+    size_t thread;
+};
+
 struct search {
     struct gf_python_threads *python;
     struct gf_target *target;
+    struct area *areas; /* sorted */
     bool short_of_memory;
 };
+
+static int by_self(const void *a, const void *b)
+{
+    const struct area *one = a, *other = b;
+    return (one->self > other->self) - (one->self < other->self);
+}
+
+static void sort_areas(struct search *s)
+{
+    s->areas = calloc(s->target->count + 1, sizeof(*s->areas));
+    s->short_of_memory = !s->areas;
+    for (size_t i = 0; s->areas && i < s->target->count; i++)
+        s->areas[i] = (struct area){s->target->threads[i].registers.fs_base, i};
+    if (s->areas)
+        qsort(s->areas, s->target->count, sizeof(*s->areas), by_self);
+}
 
 static bool read_words(const struct search *s, uintptr_t at, uintptr_t *ret, size_t count)
 {
@@ -126,10 +149,13 @@ static bool read_words(const struct search *s, uintptr_t at, uintptr_t *ret, siz
  */
 static ssize_t thread_of(const struct search *s, const uintptr_t *words, size_t count)
 {
-    for (size_t i = state_interpreter + 1; i < count; i++)
-        for (size_t k = 0; words[i] && k < s->target->count; k++)
-            if (words[i] == s->target->threads[k].thread_area)
-                return (ssize_t)k;
+    for (size_t i = state_interpreter + 1; i < count; i++) {
+        const struct area wanted = {.self = words[i]}, *found = NULL;
+        if (words[i])
+            found = bsearch(&wanted, s->areas, s->target->count, sizeof(wanted), by_self);
+        if (found)
+            return (ssize_t)found->thread;
+    }
     return -1;
 }
 
@@ -311,10 +337,12 @@ int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *t
     uintptr_t *words = malloc(size);
     if (!words)
         return ENOMEM;
+    sort_areas(&s);
     const size_t count = gf_target_read(target, runtime, words, size) / sizeof(*words);
-    const uintptr_t state = find_state(&s, words, count);
+    const uintptr_t state = s.areas ? find_state(&s, words, count) : 0;
     if (state)
         search_interpreters(&s, words, count, state);
+    free(s.areas);
     free(words);
     return s.short_of_memory ? ENOMEM : state ? 0 : ENOENT;
 }

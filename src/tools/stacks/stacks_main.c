@@ -3,12 +3,16 @@
 #include "base/base.h"
 #include "base/fmt.h"
 #include "os/permit_find.h"
+#include "tools/common/text.h"
 #include "tools/stacks/collect.h"
 #include "tools/stacks/objects.h"
 
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #define CALL(name)                                                                                 \
     {                                                                                              \
@@ -157,10 +161,10 @@ static void print_native(struct gf_objects *objects, const struct gf_stack *stac
     const int error = stack->thread.error;
     bool cut = stack->native_cut;
 
-    if (!stack->thread.stopped)
+    if (error)
         printf("      (its stack cannot be read: %s)\n",
                error == ETIMEDOUT ? "the thread does not stop" : strerror(error));
-    else if (!stack->read)
+    else if (!stack->read || !stack->thread.stopped)
         puts("      (its stack was not read: reading the process took too long)");
     for (uint32_t i = 0; i < stack->native_count; i++) {
         char name[512];
@@ -196,6 +200,44 @@ static void print_all(pid_t pid, const struct gf_collected *collected)
     gf_objects_free(objects);
 }
 
+/* No line is printed for longer than this only if a file of the process is on a mount that hangs. */
+#define SILENCE_MS 15000
+
+/*
+ * Prints in a child process, which reads the files of the process for the names of functions, and
+ * may hang in the kernel.
+ */
+static int print_apart(pid_t pid, const struct gf_collected *collected)
+{
+    char text[4096];
+    ssize_t got = 0;
+    int ends[2];
+
+    if (pipe(ends))
+        return errno;
+    const pid_t child = fork();
+    if (child < 0)
+        return errno;
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        print_all(pid, collected);
+        fflush(stdout);
+        _exit(0);
+    }
+    close(ends[1]);
+    struct pollfd poller = {.fd = ends[0], .events = POLLIN};
+    while (poll(&poller, 1, SILENCE_MS) > 0 && (got = read(ends[0], text, sizeof(text))) > 0)
+        fwrite(text, 1, (size_t)got, stdout);
+    kill(child, SIGKILL);
+    if (got || !poller.revents)
+        puts("\n(the rest is not shown: a file of the process cannot be read)");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct gf_collected collected;
@@ -213,10 +255,11 @@ int main(int argc, char **argv)
             fputs(usage, stderr);
         return 2;
     }
+    gf_bus_error_survive();
     gf_permit_find(GF_PERMIT_ALL);
-    const int error = gf_collect((pid_t)pid, &collected);
+    int error = gf_collect((pid_t)pid, &collected);
     if (!error)
-        print_all((pid_t)pid, &collected);
+        error = print_apart((pid_t)pid, &collected);
     gf_collected_free(&collected);
     if (error)
         return fail((pid_t)pid, error);

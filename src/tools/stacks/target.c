@@ -21,6 +21,12 @@
 /* How long the threads are awaited at most, in one round and in all. */
 #define ROUND_NS UINT64_C(100000000)
 #define STOP_NS UINT64_C(400000000)
+/* So many threads are stopped at a time. If one of them does not stop, the next ones are. */
+#define BATCH 256
+#define BATCH_NS UINT64_C(10000000)
+/* The threads run while they are described, so this time is longer. */
+#define DESCRIBE_NS UINT64_C(800000000)
+#define IDS ((size_t)1 << 22) /* of threads: PID_MAX_LIMIT */
 
 /*
  * Reads the thread's state and CPU from its file `stat`. The state follows the name, which is in
@@ -68,22 +74,9 @@ static void describe(struct gf_target_thread *thread, pid_t pid)
     }
 }
 
-/* x86-64's C library keeps the address of a thread's descriptor in the base of segment fs. */
-static void read_thread_area(struct gf_target_thread *thread)
-{
-#ifdef __x86_64__
-    struct user_regs_struct registers;
-    if (ptrace(PTRACE_GETREGS, thread->tid, NULL, &registers) == 0)
-        thread->thread_area = registers.fs_base;
-#else
-    (void)thread;
-#endif
-}
-
 /* Requests the stop, and does not wait for it. */
-static void request_stop(struct gf_target_thread *thread, pid_t pid)
+static void request_stop(struct gf_target_thread *thread)
 {
-    describe(thread, pid);
     if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL) != 0 ||
         ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) != 0)
         thread->error = errno;
@@ -109,21 +102,21 @@ static bool is_awaited(struct gf_target_thread *thread)
         return false;
     /* If a signal arrived first, it is delivered when the thread continues. */
     thread->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
-    read_thread_area(thread);
+    ptrace(PTRACE_GETREGS, thread->tid, NULL, &thread->registers);
     return false;
 }
 
 /*
- * Waits until the threads have stopped, but not for a thread in an uninterruptible wait, such as
- * that for the child of vfork.
+ * Waits until the threads from `first` up to `end` have stopped, but not for a thread in an
+ * uninterruptible wait, such as that for the child of vfork.
  */
-static void await_stops(struct gf_target *target, uint64_t until_ns)
+static void await_stops(struct gf_target *target, size_t first, size_t end, uint64_t until_ns)
 {
     static const struct timespec moment = {.tv_nsec = 500000};
 
     for (;;) {
         size_t awaited = 0;
-        for (size_t i = 0; i < target->count; i++)
+        for (size_t i = first; i < end; i++)
             awaited += is_awaited(&target->threads[i]);
         if (!awaited || gf_now_ns() >= until_ns)
             return;
@@ -131,16 +124,34 @@ static void await_stops(struct gf_target *target, uint64_t until_ns)
     }
 }
 
-static bool is_known(const struct gf_target *target, pid_t tid)
+/* Stops the threads from `first` on until a time. Returns the index of the first other thread. */
+static size_t stop_from(struct gf_target *target, size_t first, uint64_t until_ns)
 {
-    for (size_t i = 0; i < target->count; i++)
-        if (target->threads[i].tid == tid)
-            return true;
-    return false;
+    size_t at = first;
+
+    while (at < target->count && gf_now_ns() < until_ns) {
+        const size_t end = gf_min(at + BATCH, target->count);
+        for (size_t i = at; i < end; i++)
+            request_stop(&target->threads[i]);
+        await_stops(target, at, end, gf_min(until_ns, gf_now_ns() + BATCH_NS));
+        at = end;
+    }
+    await_stops(target, first, at, gf_min(until_ns, gf_now_ns() + ROUND_NS));
+    return at;
 }
 
-/* Requests that new threads stop. Returns their number, or -errno. */
-static int request_new(struct gf_target *target)
+/* Whether the thread was not seen before. */
+static bool is_new(const struct gf_target *target, pid_t tid)
+{
+    uint8_t *const byte = &target->known[(size_t)tid / 8 % (IDS / 8)];
+    const uint8_t bit = (uint8_t)(1U << tid % 8), before = *byte;
+
+    *byte |= bit;
+    return !(before & bit);
+}
+
+/* Adds new threads, and describes them until a time. Returns their number, or -errno. */
+static int add_new(struct gf_target *target, uint64_t until_ns)
 {
     char path[64];
     int found = 0;
@@ -151,7 +162,7 @@ static int request_new(struct gf_target *target)
         return errno == ENOENT ? -ESRCH : -errno;
     for (const struct dirent *entry; (entry = readdir(tasks));) {
         const pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (tid <= 0 || is_known(target, tid))
+        if (tid <= 0 || !is_new(target, tid))
             continue;
         struct gf_target_thread *more =
             realloc(target->threads, (target->count + 1) * sizeof(*more));
@@ -160,8 +171,10 @@ static int request_new(struct gf_target *target)
             return -ENOMEM;
         }
         target->threads = more;
-        more[target->count] = (struct gf_target_thread){.tid = tid};
-        request_stop(&more[target->count++], target->pid);
+        more += target->count++;
+        *more = (struct gf_target_thread){.tid = tid, .state = '?', .syscall = -1, .cpu = -1};
+        if (gf_now_ns() < until_ns)
+            describe(more, target->pid);
         found++;
     }
     closedir(tasks);
@@ -176,20 +189,22 @@ static int by_tid(const void *a, const void *b)
 
 int gf_target_stop(struct gf_target *target, pid_t pid)
 {
+    *target = (struct gf_target){.pid = pid, .known = calloc(IDS / 8, 1)};
+    if (!target->known)
+        return ENOMEM;
+    int found = add_new(target, gf_now_ns() + DESCRIBE_NS);
     const uint64_t until_ns = gf_now_ns() + STOP_NS;
-    int found = 1;
-
-    *target = (struct gf_target){.pid = pid};
-    for (int round = 0; found > 0 && round < ROUNDS; round++) {
-        found = request_new(target);
-        await_stops(target, gf_min(until_ns, gf_now_ns() + ROUND_NS));
+    for (size_t at = 0, round = 0; found > 0 && round < ROUNDS; round++) {
+        at = stop_from(target, at, until_ns);
+        found = add_new(target, until_ns);
     }
     if (found < 0)
         return -found;
     if (target->count)
         qsort(target->threads, target->count, sizeof(*target->threads), by_tid);
     for (size_t i = 0; i < target->count; i++)
-        if (target->threads[i].stopped || target->threads[i].error == ETIMEDOUT)
+        if (target->threads[i].stopped || !target->threads[i].error ||
+            target->threads[i].error == ETIMEDOUT)
             return 0;
     return target->count ? target->threads[0].error : ESRCH;
 }
@@ -201,6 +216,7 @@ void gf_target_release(struct gf_target *target)
             ptrace(PTRACE_DETACH, target->threads[i].tid, NULL,
                    (uintptr_t)target->threads[i].signal);
     free(target->threads);
+    free(target->known);
     *target = (struct gf_target){0};
 }
 
@@ -209,6 +225,7 @@ size_t gf_target_read(void *closure, uintptr_t address, void *ret, size_t size)
     const struct gf_target *target = closure;
     const struct iovec to = {ret, size};
     const struct iovec from = {(void *)address, size};
-    const ssize_t got = process_vm_readv(target->pid, &to, 1, &from, 1, 0);
+    const ssize_t got =
+        gf_now_ns() < target->until_ns ? process_vm_readv(target->pid, &to, 1, &from, 1, 0) : 0;
     return got < 0 ? 0 : (size_t)got;
 }
