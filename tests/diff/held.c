@@ -10,6 +10,7 @@
  * solids: a batch of 3D copies of another thread. destroy: another thread destroys the stream. lost: a
  * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
  * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
+ * fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
  */
 #include "kit.h"
 
@@ -340,6 +341,44 @@ static void lost(void)
     kit_join();
 }
 
+static void on_slow_fault(int number, siginfo_t *info, void *unused)
+{
+    (void)number, (void)info, (void)unused;
+    sem_post(&faulted);
+    kit_sleep_us(100000);
+    mprotect(host, SIZE, PROT_READ | PROT_WRITE);
+}
+
+static void record_after_fault(void *unused)
+{
+    (void)unused;
+    sem_wait(&faulted);
+    MUST(cu.cuEventRecord(event, stream));
+}
+
+/*
+ * The copy's first DMAs wait for the legacy stream. The handler takes so long that another thread
+ * ends the hold.
+ */
+static void fault_after_legacy(void)
+{
+    const struct sigaction fault = {.sa_sigaction = on_slow_fault, .sa_flags = SA_SIGINFO};
+
+    sem_init(&faulted, 0, 0);
+    sigaction(SIGSEGV, &fault, NULL);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    memset(host, 9, SIZE);
+    mprotect(host + SIZE / 4, 4096, PROT_NONE);
+    launch(CU_STREAM_LEGACY, 300000000);
+    MUST(cu.cuMemsetD8Async(device, 2, SIZE, CU_STREAM_LEGACY));
+    kit_thread(context, record_after_fault, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+    kit_join();
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
+    want_all(9);
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -365,7 +404,7 @@ int main(int argc, char **argv)
         return 2;
     const unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 4;
     context = kit_start();
-    prepare(strncmp(argv[1], "after", 5) == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+    prepare(strstr(argv[1], "after") ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
     if (strcmp(argv[1], "after-legacy") == 0)
         after_legacy(false, rounds);
     else if (strcmp(argv[1], "after-legacy-back") == 0)
@@ -380,6 +419,8 @@ int main(int argc, char **argv)
         fill_beside(argv[1][0] == 'b', rounds);
     else if (strcmp(argv[1], "destroy") == 0)
         destroy();
+    else if (strcmp(argv[1], "fault-after-legacy") == 0)
+        fault_after_legacy();
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)
         with_signals(argv[1]);
     else

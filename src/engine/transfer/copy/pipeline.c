@@ -350,6 +350,14 @@ static bool follow_last(const struct gf_pipeline *pipeline, uint64_t chunk)
                pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->event, 0) == CUDA_SUCCESS;
 }
 
+void gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks)
+{
+    bool broken = false;
+
+    if (chunks && !is_on_ring(pipeline) && !follow_last(pipeline, chunks - 1))
+        gf_pipeline_await(pipeline, chunks, &broken);
+}
+
 /*
  * Chooses the stream of the next DMA. If the call's stream may be captured, or the copy has lost its
  * hold, the DMAs move to the ring's stream, behind the last DMA: on a blocking stream, that DMA waits

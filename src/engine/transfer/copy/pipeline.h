@@ -163,6 +163,12 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 
 /*
+ * Called if the copy may go on in another pipeline, after this many chunks of this one. The DMAs that
+ * are then issued on the ring's stream come after this pipeline's DMAs.
+ */
+void gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks);
+
+/*
  * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else
  * NULL.
  */

@@ -219,7 +219,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
 
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
-    if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
+    if ((!request->call->async && request->call->stream == CU_STREAM_LEGACY) || ret->rest)
         gf_pipeline_move(&pipeline);
     p.allowed =
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
@@ -230,6 +230,8 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
+    if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken)
+        gf_pipeline_pause(&pipeline, p.issued);
     ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
