@@ -6,6 +6,7 @@
  * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking
  * stream, while another thread captures. wait-event: a wait for an event while a capture is open.
  * event-late: the copy's events are slow, and the other thread's work waits for the copy's call.
+ * event-late-urgent, destroy-urgent: the other thread has a real-time priority.
  * beside, into: a slow call of another thread, begun before the copy or during it.
  * solids: a batch of 3D copies of another thread. destroy: another thread destroys the stream. lost: a
  * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
@@ -15,6 +16,7 @@
 #include "kit.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -114,8 +116,19 @@ static void wait_for_copy(void *unused)
     sem_wait(&returned);
 }
 
+static void become_real_time(void)
+{
+    const struct sched_param lowest = {.sched_priority = 1};
+    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest))
+        _exit(77);
+}
+
+static bool is_urgent; /* the other thread has a real-time priority */
+
 static void put_behind(void *is_event)
 {
+    if (is_urgent)
+        become_real_time();
     while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
         ;
     if (is_event)
@@ -227,6 +240,8 @@ static void fill_beside(bool first, unsigned rounds)
 static void destroy_busy(void *unused)
 {
     (void)unused;
+    if (is_urgent)
+        become_real_time();
     while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
         ;
     MUST(cu.cuStreamDestroy_v2(stream));
@@ -403,6 +418,7 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 2;
     const unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 4;
+    is_urgent = strstr(argv[1], "-urgent");
     context = kit_start();
     prepare(strstr(argv[1], "after") ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
     if (strcmp(argv[1], "after-legacy") == 0)
@@ -411,13 +427,13 @@ int main(int argc, char **argv)
         after_legacy(true, rounds);
     else if (strcmp(argv[1], "wait-event") == 0)
         behind(true);
-    else if (strcmp(argv[1], "event-late") == 0)
+    else if (strncmp(argv[1], "event-late", 10) == 0)
         behind(false);
     else if (strcmp(argv[1], "solids") == 0)
         solids();
     else if (strcmp(argv[1], "beside") == 0 || strcmp(argv[1], "into") == 0)
         fill_beside(argv[1][0] == 'b', rounds);
-    else if (strcmp(argv[1], "destroy") == 0)
+    else if (strncmp(argv[1], "destroy", 7) == 0)
         destroy();
     else if (strcmp(argv[1], "fault-after-legacy") == 0)
         fault_after_legacy();

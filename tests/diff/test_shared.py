@@ -51,7 +51,8 @@ SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
 HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "after-legacy": {"SIM_DELAY": SLOW_CAPTURES}, "after-legacy-back": {"SIM_DELAY": SLOW_CAPTURES},
     "wait-event": {"SIM_LINK_MBPS": 2000}, "solids": {"SIM_LINK_MBPS": 2000}, "destroy": {"SIM_LINK_MBPS": 2000},
-    "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "lost": {"SIM_LINK_MBPS": 500},
+    "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "event-late-urgent": {"SIM_DELAY": "cuEventRecord:10000"},
+    "destroy-urgent": {"SIM_LINK_MBPS": 2000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:1000"}, "lost": {"SIM_LINK_MBPS": 500},
     "beside": {"SIM_DELAY": SLOW_CALLS}, "into": {"SIM_DELAY": SLOW_CALLS},
     "lost-batch": {"SIM_DMA": "late", "SIM_LATE_MS": 3000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000", "GPUFEED_STAGE_RING": 32 << 20},
     "fault-after-legacy": {"GPUFEED_STAGE_RING": 32 << 20}, "fault-batch": {}}
@@ -63,6 +64,8 @@ def test_other_threads_see_one_operation(run, case, preload):
     if case == "fault-batch" and not preload:
         pytest.skip("the driver runs the handler while it has locked the stream, and hangs")
     done = run(APPS / "held", case, sim=True, preload=preload, **{"GPUFEED_STAGE_RING": 4 << 20, **STAGED, **HELD[case]})
+    if done.returncode == 77:
+        pytest.skip("this machine permits no real-time thread")
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 

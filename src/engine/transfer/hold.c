@@ -381,15 +381,7 @@ static bool is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool may_wait(void)
-{
-    return !gf_is_realtime() && !gf_setup.is_drivers();
-}
-
-/*
- * Ends the hold, so that the copy does not wait for what this call submits. If the copy is issuing a
- * DMA, the driver puts that on the stream before it begins this call.
- */
+/* Ends the hold, so that the copy does not wait for what a thread of the driver submits. */
 static void end_at_once(struct entry *entry, uint64_t ticket)
 {
     if (!end_entry(entry, ticket))
@@ -409,12 +401,14 @@ static void note_met(const struct entry *entry, uint64_t ticket)
  * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
  * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
  * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
- * handler left it by longjmp.
+ * handler left it by longjmp. Even a real-time thread waits for that: the event that is recorded
+ * behind the DMA must not be behind its work, which may wait for the copy.
  */
-static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
+static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns, bool realtime)
 {
-    const uint64_t limit =
-        gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS : GF_TUNE_HOLD_NS;
+    const uint64_t limit = realtime                              ? 0
+                           : gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS
+                                                                 : GF_TUNE_HOLD_NS;
 
     if (waited_ns <= limit)
         return false;
@@ -430,7 +424,10 @@ static void await_entry(struct entry *entry, uint64_t ticket)
     uint64_t now = start, waited = 0,
              since = 0; /* `since`: what `waited` was at the last progress */
     uint32_t seen = gf_load_relaxed(&entry->progress);
+    const bool realtime = gf_is_realtime();
 
+    if (realtime) /* the copy ends its hold before the next DMA */
+        gf_store_relaxed(&entry->lost, ticket);
     while (ticket_of(entry) == ticket) {
         const uint32_t progress = gf_load_relaxed(&entry->progress);
         const uint64_t before = now;
@@ -440,7 +437,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
             since = waited;
         seen = progress;
         note_met(entry, ticket);
-        if (end_stalled(entry, ticket, waited - since)) {
+        if (end_stalled(entry, ticket, waited - since, realtime)) {
             gf_add_relaxed(&counts.ended, 1);
             break;
         }
@@ -464,10 +461,10 @@ void gf_hold_await(CUstream stream)
         if (is_captured(stream)) /* the call does not put anything on the stream now */
             return;
         note_met(&entries[i], ticket);
-        if (may_wait())
-            await_entry(&entries[i], ticket);
-        else
+        if (gf_setup.is_drivers())
             end_at_once(&entries[i], ticket);
+        else
+            await_entry(&entries[i], ticket);
     }
 }
 
