@@ -230,53 +230,31 @@ double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter
     return moment <= end ? moment : time_of_day(end, filter->of_day, 1);
 }
 
-static void filter_activity(struct gf_job *job, double since)
-{
-    size_t intervals = 0, copies = 0;
-
-    for (size_t i = 0; i < job->activity_count; i++) {
-        const struct gf_activity activity = job->activity[i];
-        if (!job->processes[activity.process].excluded && activity.to > since)
-            job->activity[intervals++] = activity;
-    }
-    for (size_t i = 0; i < job->copy_count; i++) {
-        const struct gf_long_copy copy = job->copies[i];
-        if (!job->processes[copy.process].excluded && copy.at + copy.us / 1e6 >= since)
-            job->copies[copies++] = copy;
-    }
-    job->activity_count = intervals;
-    job->copy_count = copies;
-}
+/* Keeps the elements of a list whose process is not excluded, and for which `wanted` holds. */
+#define KEEP(list, count, type, wanted)                                                            \
+    do {                                                                                           \
+        size_t kept = 0;                                                                           \
+        for (size_t i = 0; i < (count); i++) {                                                     \
+            const type at = (list)[i];                                                             \
+            if (!job->processes[at.process].excluded && (wanted))                                  \
+                (list)[kept++] = at;                                                               \
+        }                                                                                          \
+        (count) = kept;                                                                            \
+    } while (0)
 
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
 {
-    size_t stalls = 0, notes = 0, marks = 0;
-
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].excluded = !gf_job_filter_takes_rank(filter, job->processes[i].rank);
     const double since = gf_job_filter_moment(job, filter);
     for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].first > 0 && job->processes[i].first < since)
             job->since = since;
-    for (size_t i = 0; i < job->stall_count; i++) {
-        const struct gf_stall stall = job->stalls[i];
-        if (!job->processes[stall.process].excluded && stall.at + stall.us / 1e6 >= since)
-            job->stalls[stalls++] = stall;
-    }
-    for (size_t i = 0; i < job->note_count; i++) {
-        const struct gf_note note = job->notes[i];
-        if (!job->processes[note.process].excluded && note.at >= since)
-            job->notes[notes++] = note;
-    }
-    for (size_t i = 0; i < job->mark_count; i++) {
-        const struct gf_step_mark mark = job->marks[i];
-        if (!job->processes[mark.process].excluded && mark.at >= since)
-            job->marks[marks++] = mark;
-    }
-    filter_activity(job, since);
-    job->stall_count = stalls;
-    job->mark_count = marks;
-    job->note_count = notes;
+    KEEP(job->stalls, job->stall_count, struct gf_stall, at.at + at.us / 1e6 >= since);
+    KEEP(job->notes, job->note_count, struct gf_note, at.at >= since);
+    KEEP(job->marks, job->mark_count, struct gf_step_mark, at.at >= since);
+    KEEP(job->activity, job->activity_count, struct gf_activity, at.to > since);
+    KEEP(job->copies, job->copy_count, struct gf_long_copy, at.at + at.us / 1e6 >= since);
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].first = gf_max(job->processes[i].first, since);
 }
