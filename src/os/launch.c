@@ -5,7 +5,6 @@
 #include "base/parse.h"
 #include "os/procfs.h"
 
-#include <stdlib.h>
 #include <strings.h>
 
 const char *const gf_launch_job_variables[] = {

@@ -6,7 +6,6 @@
 #include "base/symbols.h"
 #include "os/memory.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 

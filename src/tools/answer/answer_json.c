@@ -6,7 +6,6 @@
 #include "tools/common/text.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static json_t *texts(const struct gf_lines *lines)
 {

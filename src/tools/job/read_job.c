@@ -9,7 +9,6 @@
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 
 /* A progress line on standard error. It is shown only on a terminal. */

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 /*
  * If the line begins with the key, copies the text after it: "Model: \t\t NVIDIA H200" becomes
