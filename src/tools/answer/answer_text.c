@@ -13,7 +13,6 @@
 static int by_need(const void *a, const void *b)
 {
     const struct gf_rank_row *one = a, *other = b;
-
     int order = gf_order(other->excess_s, one->excess_s);
     order = order ?: gf_order(other->step_s, one->step_s);
     return order ?: gf_order(one->rank, other->rank);

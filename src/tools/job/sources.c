@@ -105,7 +105,6 @@ struct file {
 static int by_file(const void *a, const void *b)
 {
     const struct file *one = a, *other = b;
-
     int order = gf_order(one->device, other->device);
     order = order ?: gf_order(one->inode, other->inode);
     return order ?: gf_order(one->source, other->source);

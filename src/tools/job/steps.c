@@ -11,7 +11,6 @@
 static int by_length(const void *a, const void *b)
 {
     const struct gf_step *one = a, *other = b;
-
     int order = gf_order(other->has_end, one->has_end);
     order = order ?: gf_order(other->s, one->s);
     order = order ?: gf_order(one->at, other->at);
@@ -125,7 +124,6 @@ struct point {
 static int by_process_and_time(const void *a, const void *b)
 {
     const struct point *one = a, *other = b;
-
     int order = gf_order(one->process, other->process);
     order = order ?: gf_order(one->at, other->at);
     return order ?: gf_order(one->step, other->step);

@@ -13,7 +13,6 @@ struct line {
 static int by_line(const void *a, const void *b)
 {
     const struct line *one = a, *other = b;
-
     int order = gf_order(one->key, other->key);
     order = order ?: gf_order(one->stack, other->stack);
     order = order ?: gf_order(one->call, other->call);
