@@ -361,7 +361,11 @@ CASES = {
             made.append(1)
             lock.release()
             return bytes(1 << 20)
-    """).replace("    steps(", "    threading.Timer(float(sys.argv[1]) + 0.1, batches.put, [1]).start()\n    steps(")),
+        def end_wait():
+            time.sleep(float(sys.argv[1]) + 0.1)
+            while True:
+                batches.put(1)
+    """).replace("    steps(", "    thread(end_wait)\n    steps(")),
 }
 
 

@@ -43,7 +43,8 @@ def test_contents(feed, tmp_path):  # noqa: F811
     last = found["samples"][-1]
     assert last["threads"]["program"] == last["threads"]["on_target"] == 1
     assert last["threads"]["self_set"] == 1 and last["threads"]["library"] == 3
-    assert max(sample["heap"]["bytes"] for sample in found["samples"]) > 40 << 20
+    # On a busy machine, a sample may end before it has asked for the pages.
+    assert max(sample["heap"]["bytes"] for sample in found["samples"] if "heap" in sample) > 40 << 20
     assert found["heap"]["mode"] == "replace"
     assert found["hooks"]["cuInit"] == 1 and found["hooks"]["cuMemAlloc_v2"] == 1
     assert found["device_bytes"] == 8 << 20
