@@ -30,8 +30,8 @@ bool gf_presence_most(const char *start, size_t size);
  * one, if the system's setting is madvise and the profile favours throughput. In other processes, a
  * block of which the program uses a page here and there would use more memory than without the
  * library. Smaller blocks get no advice: many threads that use a little of each huge page would use
- * more memory. This process stops advising if the kernel takes long to find
- * huge pages, or finds too few.
+ * more memory. This process stops advising if the kernel takes long to find huge pages, or finds too
+ * few.
  */
 
 #define GF_HUGE_PAGE ((size_t)2 << 20)
