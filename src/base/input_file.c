@@ -4,7 +4,9 @@
 #include "base/fmt.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 static int open_file(const char *path, int flags)
 {
@@ -12,17 +14,30 @@ static int open_file(const char *path, int flags)
     return fd < 0 ? -errno : (int)fd;
 }
 
-/* Returns 0 if the descriptor refers to a regular file, otherwise -errno. */
-static int check_type(int name)
+static bool is_trusted_pipe(int name, const struct stat *found)
+{
+    struct statfs system;
+
+    return S_ISFIFO(found->st_mode) &&
+           (found->st_uid == 0 || found->st_uid == geteuid() ||
+            (syscall(SYS_fstatfs, name, &system) == 0 && system.f_type == PIPEFS_MAGIC));
+}
+
+/* Returns the flags to open the file again, or -errno. */
+static int check_type(int name, bool pipes)
 {
     struct stat found;
 
     if (syscall(SYS_newfstatat, name, "", &found, AT_EMPTY_PATH))
         return -errno;
-    return S_ISREG(found.st_mode) ? 0 : S_ISDIR(found.st_mode) ? -EISDIR : -EINVAL;
+    if (pipes && is_trusted_pipe(name, &found))
+        return O_RDONLY;
+    return S_ISREG(found.st_mode)   ? O_RDONLY | O_NONBLOCK | O_NOCTTY
+           : S_ISDIR(found.st_mode) ? -EISDIR
+                                    : -EINVAL;
 }
 
-int gf_input_open(const char *path)
+static int open_checked(const char *path, bool pipes)
 {
     const int name = open_file(path, O_PATH);
     char again[48];
@@ -30,9 +45,19 @@ int gf_input_open(const char *path)
     if (name < 0)
         return name;
     gf_fmt(again, sizeof(again), "/proc/thread-self/fd/%d", name);
-    int result = check_type(name);
-    if (!result)
-        result = open_file(again, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    int result = check_type(name, pipes);
+    if (result >= 0)
+        result = open_file(again, result);
     syscall(SYS_close, name);
     return result;
+}
+
+int gf_input_open(const char *path)
+{
+    return open_checked(path, false);
+}
+
+int gf_input_open_or_pipe(const char *path)
+{
+    return open_checked(path, true);
 }

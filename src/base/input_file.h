@@ -11,3 +11,9 @@
  * calls, as os/procfs.h does.
  */
 int gf_input_open(const char *path);
+
+/*
+ * Also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
+ * is written to. Another user's pipe is refused, because nothing may ever be written to it.
+ */
+int gf_input_open_or_pipe(const char *path);

@@ -8,10 +8,14 @@
 
 #include <stdarg.h>
 
-/* A recorded machine may have a pipe, or a link to a device, at the path. */
+/*
+ * Whether the file may be one of a recorded machine, which may have a pipe, or a link to a device, at
+ * the path. The machine may be below /proc/PID/root, the root folder of a container.
+ */
 static bool is_recorded(int folder, const char *path)
 {
-    return folder == AT_FDCWD && strncmp(path, "/proc/", 6) != 0 && strncmp(path, "/sys/", 5) != 0;
+    const bool is_proc = strncmp(path, "/proc/", 6) == 0 && !strstr(path, "/root/");
+    return folder == AT_FDCWD && !is_proc && strncmp(path, "/sys/", 5) != 0;
 }
 
 int gf_procfs_open(int folder, const char *path)

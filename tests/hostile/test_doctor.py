@@ -140,7 +140,10 @@ def test_the_script_still_mends(run, machine):
     assert "/sys/bus/pci/devices/0000:00:01.0/msi_irqs/*" in done.stdout and "echo 1024 > /sys/class/bdi/8:1/read_ahead_kb" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["proc/meminfo", "topology.txt", "sys/devices/system/cpu/online", "proc/self/mountinfo"])
+OF_GPU = "proc/driver/nvidia/gpus/0000:1b:00.0/information"
+
+
+@pytest.mark.parametrize("name", ["proc/meminfo", "topology.txt", "sys/devices/system/cpu/online", "proc/self/mountinfo", OF_GPU])
 def test_pipe_in_a_recording(run, machine, name):
     """The command must not wait for a writer."""
     (machine / name).unlink()
@@ -165,3 +168,13 @@ def test_a_file_without_end_in_a_recording(run, machine, name, kind):
         run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, *form, "--machine", machine, preload=False, timeout=20)
         opened = [line for line in trace.read_text().splitlines() if str(machine / name) in line and "O_PATH" not in line and "= -1" not in line]
         assert kind == "hole" or not opened, opened
+
+
+def test_a_recording_below_the_root_folder_of_a_container(run, machine):
+    """Its path begins with /proc, but its files are not the kernel's."""
+    (machine / "proc/meminfo").unlink()
+    (machine / "proc/meminfo").symlink_to("/dev/ptmx")
+    trace, path = machine.parent / "trace", f"/proc/{os.getpid()}/root{machine}"
+    run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, "doctor", "--machine", path, preload=False, timeout=20)
+    opened = [line for line in trace.read_text().splitlines() if f"{machine}/proc/meminfo" in line]
+    assert opened and all("O_PATH" in line for line in opened), opened

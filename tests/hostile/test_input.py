@@ -4,19 +4,21 @@ are bounded by the size of its input."""
 
 import base64
 import collections
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
 import re
 import resource
+import signal
 import struct
 import subprocess
 import sys
 
 import pytest
 
-from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES
+from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES, needs_root
 
 CPU_S = 8  # limit for inputs that take less than 1 s; the machine may be slow
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
@@ -280,6 +282,40 @@ def test_a_device_that_replaces_a_file(run, a_report, tmp_path, compile_c):
     done = run(COMMAND, "compare", tmp_path / "a.json", tmp_path / "b.json", preload=False,
                **race(compile_c, SWAP_FROM=tmp_path / "planted", SWAP_TO=tmp_path / "a.json"))
     assert done.returncode == 0 and (tmp_path / "a.json").is_symlink(), done
+
+
+@needs_root
+def test_a_pipe_of_another_user(run, other, shared):
+    """A shell has put it among the operands: report /tmp/logs/*."""
+    other.sh("mkfifo a.log")
+    done = run(COMMAND, "report", shared / "a.log", preload=False, timeout=20)
+    assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
+
+
+def test_a_device_among_the_operands(run, tmp_path):
+    (tmp_path / "a.log").symlink_to("/dev/zero")
+    for flags in ([], ["--events"], ["--perfetto", tmp_path / "out", "--with", tmp_path / "a.log"]):
+        done = run(COMMAND, "report", tmp_path / "a.log", *flags, preload=False, timeout=20)
+        assert done.returncode == 1 and "cannot read" in done.stderr, done
+
+
+def test_a_file_with_a_lease(run, tmp_path):
+    """A lease of the file's owner lets each open wait for 45 s."""
+    old = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    (tmp_path / "a.log").write_text(ONE_PROCESS)
+    with open(tmp_path / "a.log", "r+") as log:
+        fcntl.fcntl(log, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        done = run(COMMAND, "report", tmp_path / "a.log", preload=False, timeout=20)
+    signal.signal(signal.SIGIO, old)
+    assert done.returncode == 1 and "cannot read" in done.stderr, done
+
+
+def test_own_pipes_are_read(run, tmp_path):
+    (tmp_path / "log").write_text(ONE_PROCESS)
+    os.mkfifo(tmp_path / "pipe")
+    done = run("/bin/bash", "-c", f'cat log > pipe & "{COMMAND}" report pipe <(cat log) /dev/stdin --json < <(cat log)', preload=False,
+               cwd=tmp_path)
+    assert json.loads(done.stdout)["input"]["bytes"] == 3 * len(ONE_PROCESS), done
 
 
 def test_names_of_files(run, tmp_path):

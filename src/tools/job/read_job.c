@@ -195,7 +195,7 @@ static bool read_source(struct reading *reading, const struct gf_source *source)
     uint64_t at = 0;
 
     if (fd < 0) {
-        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source), strerror(-fd));
+        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source), gf_source_reason(fd));
         return false;
     }
     gf_line_reader_begin(&state.lines, fd);

@@ -147,11 +147,12 @@ int gf_source_open(const struct gf_source *source)
         const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
         return copy < 0 ? -errno : copy;
     }
-    /* In a folder, another user may replace a file by a pipe meanwhile. */
-    if (!source->is_named)
-        return gf_input_open(source->path);
-    const int fd = open(source->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    return fd < 0 ? -errno : fd;
+    return source->is_named ? gf_input_open_or_pipe(source->path) : gf_input_open(source->path);
+}
+
+const char *gf_source_reason(int error)
+{
+    return error == -EINVAL ? "it is no regular file, and no pipe of this user" : strerror(-error);
 }
 
 const char *gf_source_name(const struct gf_source *source)

@@ -32,6 +32,9 @@ void gf_sources_drop_repeated(struct gf_sources *sources);
 /* Opens a source for reading; "-" is standard input. Returns the descriptor, or -errno. */
 int gf_source_open(const struct gf_source *source);
 
+/* The reason of an error of gf_source_open. */
+const char *gf_source_reason(int error);
+
 /* Returns the name of the source for messages. */
 const char *gf_source_name(const struct gf_source *source);
 

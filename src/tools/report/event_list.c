@@ -84,7 +84,7 @@ static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sourc
         const int fd = gf_source_open(&sources->list[i]);
         if (fd < 0) {
             gf_cli_error("report", "cannot read %s: %s", gf_source_name(&sources->list[i]),
-                         strerror(-fd));
+                         gf_source_reason(fd));
             whole = false;
             continue;
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/perfetto.h"
 
+#include "base/input_file.h"
 #include "base/path.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -11,12 +11,12 @@
 static int map_file(const char *path, struct gf_span *ret)
 {
     struct stat status;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    int error = fd < 0 ? -errno : 0;
+    const int fd = gf_input_open(path);
+    int error = fd < 0 ? fd : 0;
 
     if (!error && fstat(fd, &status))
         error = -errno;
-    if (!error && (!S_ISREG(status.st_mode) || !status.st_size))
+    if (!error && !status.st_size)
         error = -EINVAL;
     if (!error) {
         void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -4,6 +4,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "host/machine_load.h"
+#include "os/procfs.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -12,17 +13,14 @@
 #include <strings.h>
 
 /*
- * If the line begins with the key, copies the text after it: "Model: \t\t NVIDIA H200" becomes
- * "NVIDIA H200".
+ * Copies the text of the line that begins with the key: of "Model: \t\t NVIDIA H200", "NVIDIA H200".
  */
-static void read_field(const char *line, const char *key, char *ret, size_t size)
+static void read_field(const char *text, const char *key, char *ret, size_t size)
 {
-    const size_t length = strlen(key);
+    const char *value = gf_procfs_field(text, key);
 
-    if (strncmp(line, key, length) != 0)
-        return;
-    line += length + strspn(line + length, " \t");
-    snprintf(ret, size, "%.*s", (int)strcspn(line, "\n"), line);
+    if (value)
+        snprintf(ret, size, "%.*s", (int)strcspn(value, "\n"), value);
     gf_plain_text(ret);
 }
 
@@ -62,20 +60,16 @@ static bool has_any_node(const char *root)
 
 static bool read_gpu(const char *root, const char *bdf, bool any_node, struct gf_visible_gpu *ret)
 {
-    char path[PATH_MAX], line[256], minor[16] = "";
+    char text[4096], minor[16] = "";
 
     memset(ret, 0, sizeof(*ret));
     snprintf(ret->bdf, sizeof(ret->bdf), "%.19s", bdf);
-    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%.32s/information", root, bdf);
-    FILE *file = fopen(path, "re");
-    if (!file)
+    if (gf_procfs_read(text, sizeof(text), root, "proc/driver/nvidia/gpus/%.32s/information", bdf) <
+        0)
         return false;
-    while (fgets(line, sizeof(line), file)) {
-        read_field(line, "Model:", ret->model, sizeof(ret->model));
-        read_field(line, "GPU UUID:", ret->uuid, sizeof(ret->uuid));
-        read_field(line, "Device Minor:", minor, sizeof(minor));
-    }
-    fclose(file);
+    read_field(text, "Model", ret->model, sizeof(ret->model));
+    read_field(text, "GPU UUID", ret->uuid, sizeof(ret->uuid));
+    read_field(text, "Device Minor", minor, sizeof(minor));
     if (strchr(ret->uuid, '?')) /* the driver has not initialized the device yet */
         ret->uuid[0] = '\0';
     return may_open(root, minor, any_node);
