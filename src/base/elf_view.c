@@ -69,9 +69,10 @@ const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *r
     *ret_count = 0;
     if (!header || header->e_phentsize != sizeof(Elf64_Phdr))
         return NULL;
+    const size_t count = *(const volatile Elf64_Half *)&header->e_phnum; /* read once */
     const Elf64_Phdr *segments =
-        bytes_at(view, header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), _Alignof(Elf64_Phdr));
-    *ret_count = segments ? header->e_phnum : 0;
+        bytes_at(view, header->e_phoff, count * sizeof(Elf64_Phdr), _Alignof(Elf64_Phdr));
+    *ret_count = segments ? count : 0;
     return segments;
 }
 
@@ -86,15 +87,23 @@ const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t t
     return NULL;
 }
 
-static const Elf64_Shdr *section_at(const struct gf_elf_view *view, size_t index)
+/*
+ * Copies a section's header. Another process may write to the file, so a number that was checked must
+ * not be read again.
+ */
+static bool section_at(const struct gf_elf_view *view, size_t index, Elf64_Shdr *ret)
 {
     const Elf64_Ehdr *header = header_64(view);
 
     if (!header || header->e_shentsize != sizeof(Elf64_Shdr) || index >= header->e_shnum ||
         index >= SECTIONS_MOST)
-        return NULL;
-    return bytes_at(view, header->e_shoff + index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr),
-                    _Alignof(Elf64_Shdr));
+        return false;
+    const void *section = bytes_at(view, header->e_shoff + index * sizeof(Elf64_Shdr),
+                                   sizeof(Elf64_Shdr), _Alignof(Elf64_Shdr));
+    if (section)
+        memcpy(ret, section, sizeof(*ret));
+    __asm__ volatile("" ::: "memory");
+    return section;
 }
 
 const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
@@ -140,14 +149,14 @@ const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *
 
 const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t *ret_length)
 {
-    const Elf64_Shdr *section;
+    Elf64_Shdr section;
 
-    for (size_t i = 0; (section = section_at(view, i)); i++) {
-        const unsigned char *notes = section->sh_type == SHT_NOTE && section->sh_size <= NOTES_MOST
-                                         ? bytes_at(view, section->sh_offset, section->sh_size, 1)
+    for (size_t i = 0; section_at(view, i, &section); i++) {
+        const unsigned char *notes = section.sh_type == SHT_NOTE && section.sh_size <= NOTES_MOST
+                                         ? bytes_at(view, section.sh_offset, section.sh_size, 1)
                                          : NULL;
         const unsigned char *id =
-            notes ? gf_elf_note_build_id(notes, section->sh_size, ret_length) : NULL;
+            notes ? gf_elf_note_build_id(notes, section.sh_size, ret_length) : NULL;
         if (id)
             return id;
     }
@@ -157,25 +166,27 @@ const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t
 static bool read_symbols(const struct gf_elf_view *view, const Elf64_Shdr *table,
                          struct gf_elf_symbols *ret)
 {
-    const Elf64_Shdr *names = section_at(view, table->sh_link);
+    Elf64_Shdr names;
     const void *symbols = bytes_at(view, table->sh_offset, table->sh_size, _Alignof(Elf64_Sym));
-    const char *strings = names ? bytes_at(view, names->sh_offset, names->sh_size, 1) : NULL;
+    const char *strings = section_at(view, table->sh_link, &names)
+                              ? bytes_at(view, names.sh_offset, names.sh_size, 1)
+                              : NULL;
 
     if (table->sh_size / sizeof(Elf64_Sym) > SYMBOLS_MOST || !symbols || !strings ||
-        !names->sh_size || strings[names->sh_size - 1])
+        !names.sh_size || strings[names.sh_size - 1])
         return false;
     *ret = (struct gf_elf_symbols){symbols, table->sh_size / sizeof(Elf64_Sym), strings,
-                                   names->sh_size};
+                                   names.sh_size};
     return true;
 }
 
 bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret)
 {
-    const Elf64_Shdr *section;
+    Elf64_Shdr section;
     bool found = false;
 
-    for (size_t i = 0; (section = section_at(view, i)); i++)
-        if (section->sh_type == SHT_SYMTAB || (section->sh_type == SHT_DYNSYM && !found))
-            found = read_symbols(view, section, ret) || found;
+    for (size_t i = 0; section_at(view, i, &section); i++)
+        if (section.sh_type == SHT_SYMTAB || (section.sh_type == SHT_DYNSYM && !found))
+            found = read_symbols(view, &section, ret) || found;
     return found;
 }

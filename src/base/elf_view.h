@@ -85,5 +85,14 @@ struct gf_elf_symbols {
     size_t strings_size;
 };
 
+/*
+ * How many bytes of a name may be printed. Another process may overwrite the zero byte that ends it.
+ */
+static inline int gf_elf_name_most(const struct gf_elf_symbols *symbols, const char *name)
+{
+    const size_t left = symbols->strings_size - (size_t)(name - symbols->strings);
+    return (int)gf_min(left, (size_t)1023);
+}
+
 /* Finds the symbol table, or in a stripped file the dynamic symbol table. */
 bool gf_elf_view_symbols(const struct gf_elf_view *view, struct gf_elf_symbols *ret);

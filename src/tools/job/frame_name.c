@@ -71,17 +71,20 @@ static size_t count_functions(const struct gf_elf_symbols *symbols)
     return count;
 }
 
-/* Collects the file's functions, sorted by start. */
-static void sort_functions(struct gf_elfsym *file)
+/*
+ * Collects the file's functions, sorted by start. They may be more than those that were counted: another
+ * process may write to the file meanwhile.
+ */
+static void sort_functions(struct gf_elfsym *file, size_t most)
 {
-    for (size_t i = 0; i < file->symbols.count; i++) {
-        const Elf64_Sym *symbol = &file->symbols.list[i];
+    for (size_t i = 0; i < file->symbols.count && file->function_count < most; i++) {
+        const Elf64_Sym symbol = file->symbols.list[i];
         struct function *function = &file->functions[file->function_count];
-        if (!is_function(&file->symbols, symbol))
+        if (!is_function(&file->symbols, &symbol))
             continue;
-        *function = (struct function){
-            .start = symbol->st_value, .name = symbol->st_name, .row = (uint32_t)i};
-        if (__builtin_add_overflow(symbol->st_value, symbol->st_size, &function->end))
+        *function =
+            (struct function){.start = symbol.st_value, .name = symbol.st_name, .row = (uint32_t)i};
+        if (__builtin_add_overflow(symbol.st_value, symbol.st_size, &function->end))
             function->end = UINT64_MAX;
         file->function_count++;
     }
@@ -128,7 +131,7 @@ static void read_functions(struct gf_elfsym *file)
     file->functions = calloc(count + 1, sizeof(*file->functions));
     file->ranges = calloc(2 * count + 1, sizeof(*file->ranges));
     if (open && file->functions && file->ranges) {
-        sort_functions(file);
+        sort_functions(file, count);
         divide(file, open);
     }
     free(open);
@@ -266,10 +269,11 @@ bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_
     const struct gf_elfsym *file = modules[number].file;
     const char *path = modules[number].path;
     const char *name = file ? gf_elfsym_function(file, offset, &distance) : NULL;
+    const int most = name ? gf_elf_name_most(&file->symbols, name) : 0;
     if (name && with_distance)
-        snprintf(buf, size, "%.1023s+%#lx (%s)", name, distance, gf_path_file_name(path));
+        snprintf(buf, size, "%.*s+%#lx (%s)", most, name, distance, gf_path_file_name(path));
     else if (name)
-        snprintf(buf, size, "%.1023s (%s)", name, gf_path_file_name(path));
+        snprintf(buf, size, "%.*s (%s)", most, name, gf_path_file_name(path));
     else
         snprintf(buf, size, "%s+%#lx", gf_path_file_name(path), offset);
     gf_plain_text(buf);

@@ -141,30 +141,33 @@ static uintptr_t linked_address(const struct object *object, uintptr_t address)
     return 0;
 }
 
-static const Elf64_Sym *covering_symbol(const struct gf_elf_symbols *symbols, uintptr_t linked)
+/* Copies the symbol, because another process may write to the file. */
+static bool find_covering(const struct gf_elf_symbols *symbols, uintptr_t linked, Elf64_Sym *ret)
 {
     for (size_t i = 0; i < symbols->count; i++) {
-        const Elf64_Sym *symbol = &symbols->list[i];
-        if (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && symbol->st_name < symbols->strings_size &&
-            linked >= symbol->st_value && linked - symbol->st_value < symbol->st_size)
-            return symbol;
+        *ret = symbols->list[i];
+        if (ELF64_ST_TYPE(ret->st_info) == STT_FUNC && ret->st_name < symbols->strings_size &&
+            linked >= ret->st_value && linked - ret->st_value < ret->st_size)
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 static void name_in_object(const struct object *object, uintptr_t address, bool in_time, char *ret,
                            size_t size)
 {
     const uintptr_t linked = object->view.bytes ? linked_address(object, address) : 0;
-    const Elf64_Sym *symbol = linked && in_time ? covering_symbol(&object->symbols, linked) : NULL;
-    const char *name = gf_path_file_name(object->path);
+    const char *name = gf_path_file_name(object->path), *function;
+    Elf64_Sym symbol;
 
-    if (symbol)
-        snprintf(ret, size, "%s+0x%lx (%s)", object->symbols.strings + symbol->st_name,
-                 (unsigned long)(linked - symbol->st_value), name);
-    else
+    if (linked && in_time && find_covering(&object->symbols, linked, &symbol)) {
+        function = object->symbols.strings + symbol.st_name;
+        snprintf(ret, size, "%.*s+0x%lx (%s)", gf_elf_name_most(&object->symbols, function),
+                 function, (unsigned long)(linked - symbol.st_value), name);
+    } else {
         snprintf(ret, size, "%s+0x%lx", name,
                  (unsigned long)(linked ? linked : address - object->start + object->offset));
+    }
 }
 
 bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
