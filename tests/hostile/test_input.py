@@ -412,6 +412,35 @@ def test_many_live_files(hostile):
     assert done.returncode == 0 and calls.count("clock_nanosleep") <= 120, calls.count("clock_nanosleep")
 
 
+MAPPED = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p] + [ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+libc.mmap.restype = ctypes.c_void_p
+os.chdir(sys.argv[1])
+for _ in range(15):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+file = os.open("f", os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 4096)
+for i in range(20000):
+    libc.mmap(None, 4096, 1 + i % 2, 1, file, 0)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_long_list_of_mappings(tmp_path):
+    """The kernel's default limit permits a list of 246 MB in each process."""
+    with subprocess.Popen([sys.executable, "-c", MAPPED, tmp_path], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} top -n1 {one.pid}; cat /proc/$$/io"], capture_output=True, timeout=60, check=True)
+        finally:
+            one.kill()
+    assert int(re.search(rb"rchar: (\d+)", done.stdout)[1]) < 40e6, done
+
+
 @pytest.mark.parametrize("kind", ["fifo", "device", "large", "link"])
 def test_report_of_a_process(hostile, tmp_path, kind):
     """The path of the report is text of the process."""

@@ -337,10 +337,17 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
         ret->is_wanted = is_wanted(pid);
 }
 
+/*
+ * 65 530 mappings, the kernel's default limit, have less than 8 MiB of usual paths. A process may
+ * have paths of 4 KiB.
+ */
+#define MAPS_MOST_BYTES ((size_t)32 << 20)
+
 int gf_snapshot_check(pid_t pid)
 {
     char path[64], *line = NULL;
-    size_t held = 0;
+    size_t held = 0, bytes = 0;
+    ssize_t length;
     int error = -ENOENT;
 
     snprintf(path, sizeof(path), "/proc/%d/maps", pid);
@@ -348,9 +355,12 @@ int gf_snapshot_check(pid_t pid)
     if (!file)
         return -errno;
     errno = 0;
-    while (error == -ENOENT && getline(&line, &held, file) > 0)
+    while (error == -ENOENT && bytes < MAPS_MOST_BYTES &&
+           (length = getline(&line, &held, file)) > 0) {
+        bytes += (size_t)length;
         if (strstr(line, "/libgpufeed-engine.so"))
             error = 0;
+    }
     if (error && ferror(file))
         error = -errno;
     free(line);
