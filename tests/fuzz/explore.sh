@@ -20,6 +20,9 @@ flags=(-std=gnu17 -D_GNU_SOURCE -O1 -g -Isrc -Ibuild-fuzz/include "-fsanitize=ad
 # All modules that the parsers may use are in an archive, so each target links only those that it needs.
 rm -rf build-fuzz/objects build-fuzz/parsers.a
 mkdir -p build-fuzz/objects build-fuzz/new build-fuzz/include
+# hwloc leaks a list of some machines that it refuses.
+echo leak:libhwloc >build-fuzz/leaks
+export LSAN_OPTIONS=suppressions=$PWD/build-fuzz/leaks:print_suppressions=0
 python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/page.h
 for source in src/base/*.c src/config/*.c src/os/*.c src/host/*.c src/tools/{common,job,answer,report,doctor,topo,top}/*.c \
     src/tools/run/exec_target.c src/tools/stacks/objects.c src/preload/trace/dwarf*.c; do
