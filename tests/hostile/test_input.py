@@ -166,6 +166,16 @@ def test_modules_of_many_events(tmp_path):
     every_output(tmp_path / "log")
 
 
+def test_events_of_many_files(tmp_path):
+    """The lines are merged by time, so the time must not grow with the product of lines and files."""
+    text = "".join('{"event":"x","time":%d}\n' % (1795866774 + i) for i in range(10))
+    for i in range(8000):
+        (tmp_path / f"{i}.log").write_text(text)
+    (tmp_path / "last.log").write_text('{"event":"y","time":1795866778}\n{"event":"z","time":1795866785}\n')
+    done = bounded("report", "--events", "--since=2026-11-28 11:53:05", tmp_path, cpu_s=1)
+    assert [line.split()[-1] for line in done.stdout.decode().splitlines() if line.strip()][-1] == "z:", done
+
+
 @pytest.mark.parametrize("field", ["thread", "cause", "call"])
 def test_names(tmp_path, field):
     (tmp_path / "log").write_text(ONE_PROCESS + "".join(

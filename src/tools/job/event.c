@@ -50,16 +50,20 @@ bool gf_event_is(const struct gf_event *event, const char *kind)
            memcmp(value.at + 1, kind, value.size - 2) == 0;
 }
 
-#define BLOCK ((size_t)64 << 10)
+#define BLOCK_MOST ((size_t)64 << 10)
+#define BLOCK_LEAST ((size_t)4 << 10) /* of a short file: the files of a folder are open together */
 #define LINE_MAX_BYTES ((size_t)4 << 20)
 
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
 {
     struct stat found;
 
-    *reader = (struct gf_line_reader){.fd = fd, .file_end = -1};
-    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode))
+    *reader = (struct gf_line_reader){.fd = fd, .file_end = -1, .block = BLOCK_MOST};
+    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) {
         reader->file_end = found.st_size;
+        if (found.st_size < (off_t)BLOCK_LEAST)
+            reader->block = BLOCK_LEAST;
+    }
 }
 
 /* Makes room for a block after the unread bytes. */
@@ -70,9 +74,9 @@ static bool make_room(struct gf_line_reader *reader)
         reader->to -= reader->from;
         reader->from = 0;
     }
-    if (reader->size - reader->to >= BLOCK)
+    if (reader->size - reader->to >= reader->block)
         return true;
-    const size_t size = reader->size ? reader->size * 2 : 2 * BLOCK;
+    const size_t size = reader->size ? reader->size * 2 : 2 * reader->block;
     char *buf = realloc(reader->buf, size);
     if (!buf) {
         reader->error = ENOMEM;
@@ -93,12 +97,12 @@ static size_t skip_hole(struct gf_line_reader *reader)
     const off_t data = at < 0 ? -1 : lseek(reader->fd, at, SEEK_DATA);
 
     if (at < 0 || (data < 0 && errno != ENXIO)) /* ENXIO: a hole up to the end */
-        return BLOCK - 1;
+        return reader->block - 1;
     if (data != at && at < reader->file_end)
         reader->buf[reader->to++] = '\0';
     return data < 0 || data >= reader->file_end
                ? 0
-               : (size_t)gf_min(reader->file_end - data, (off_t)BLOCK - 1);
+               : (size_t)gf_min(reader->file_end - data, (off_t)reader->block - 1);
 }
 
 /* Reads a block. Returns false at the end of the file, and after an error. */

@@ -83,6 +83,7 @@ struct gf_line_reader {
     uint64_t bytes;  /* number of bytes that were read from the file */
     off_t file_end;  /* where the file ended at the start; -1: it is not a regular file */
     bool ended;
+    size_t block; /* the most bytes of a read, and 1 */
 };
 
 /* Begins to read from fd. The caller closes fd. */

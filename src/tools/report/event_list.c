@@ -34,7 +34,9 @@ struct gf_merge_input {
 struct gf_log_merge {
     struct gf_merge_input *inputs;
     size_t count;
-    struct gf_merge_input *last; /* the input whose line was returned last */
+    struct gf_merge_input **heap; /* the open inputs; no input is before its parent, (i - 1) / 2 */
+    size_t heap_count;
+    struct gf_merge_input *last; /* the input whose line was returned last, which is the first */
 };
 
 /*
@@ -56,6 +58,26 @@ static void read_log_line(struct gf_merge_input *input)
         input->time = gf_event_time(&line->event);
 }
 
+static bool is_before(const struct gf_merge_input *a, const struct gf_merge_input *b)
+{
+    return a->time < b->time || (a->time <= b->time && a < b);
+}
+
+/* Moves the input down to its place in the heap. */
+static void sift_down(struct gf_log_merge *merge, size_t at)
+{
+    struct gf_merge_input **heap = merge->heap, *moved = heap[at];
+
+    for (size_t child; (child = 2 * at + 1) < merge->heap_count; at = child) {
+        if (child + 1 < merge->heap_count && is_before(heap[child + 1], heap[child]))
+            child++;
+        if (is_before(moved, heap[child]))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+}
+
 /* Raises the limit of open files, because a folder may contain more files. */
 static void permit_files(void)
 {
@@ -75,8 +97,9 @@ static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sourc
 {
     bool whole = true;
 
-    *merge = (struct gf_log_merge){.inputs = calloc(sources->count + 1, sizeof(*merge->inputs))};
-    if (!merge->inputs)
+    *merge = (struct gf_log_merge){.inputs = calloc(sources->count + 1, sizeof(*merge->inputs)),
+                                   .heap = calloc(sources->count + 1, sizeof(*merge->heap))};
+    if (!merge->inputs || !merge->heap)
         return false;
     permit_files();
     for (size_t i = 0; i < sources->count; i++) {
@@ -93,22 +116,25 @@ static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sourc
         input->line.log = &input->log;
         gf_line_reader_begin(&input->lines, fd);
         read_log_line(input);
+        if (input->open)
+            merge->heap[merge->heap_count++] = input;
     }
+    for (size_t i = merge->heap_count / 2; i-- > 0;)
+        sift_down(merge, i);
     return whole;
 }
 
 /* Returns the earliest remaining line; NULL at the end. */
 static struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge)
 {
-    struct gf_merge_input *first = NULL;
-
     if (merge->last && merge->last->open)
         read_log_line(merge->last);
-    for (size_t i = 0; i < merge->count; i++)
-        if (merge->inputs[i].open && (!first || merge->inputs[i].time < first->time))
-            first = &merge->inputs[i];
-    merge->last = first;
-    return first ? &first->line : NULL;
+    if (merge->last && !merge->last->open)
+        merge->heap[0] = merge->heap[--merge->heap_count];
+    if (merge->heap_count)
+        sift_down(merge, 0);
+    merge->last = merge->heap_count ? merge->heap[0] : NULL;
+    return merge->last ? &merge->last->line : NULL;
 }
 
 /* Skips the rest of the log whose line was returned last. */
@@ -138,6 +164,7 @@ static bool gf_log_merge_end(struct gf_log_merge *merge)
         close(input->lines.fd);
     }
     free(merge->inputs);
+    free(merge->heap);
     *merge = (struct gf_log_merge){0};
     return whole;
 }
