@@ -393,9 +393,10 @@ time.sleep(100)
 def hostile(tmp_path):
     made = []
 
-    def start(descriptors, text="b'x' * 4096", report=None):
+    def start(descriptors, text="b'x' * 4096", report=None, name=sys.executable):
         env = {"PATH": os.environ["PATH"], **({"GPUFEED_REPORT": str(report)} if report else {})}
-        one = subprocess.Popen([sys.executable, "-c", HOSTILE, tmp_path, str(descriptors), text], env=env, stdout=subprocess.PIPE)
+        one = subprocess.Popen([name, "-c", HOSTILE, tmp_path, str(descriptors), text], executable=sys.executable, env=env,
+                               stdout=subprocess.PIPE)
         made.append(one)
         assert one.stdout.readline() == b"ready\n"
         return one
@@ -469,6 +470,14 @@ def test_report_of_a_process(hostile, tmp_path, kind):
     reads = [line for line in calls.splitlines() if f"/root{path}" in line]
     assert reads and (kind == "large" or all("O_PATH" in line for line in reads)), reads
     assert bounded("top", "-n1", one.pid).returncode == 0
+
+
+def test_the_command_line_of_a_process(hostile, tmp_path):
+    one = hostile(0, report=tmp_path / "report", name="a\x1b[31m\u202e\x9bb")
+    (tmp_path / "report").write_text('{"pid":%d,"schema":1}' % one.pid)
+    for flags in ["-n1"], ["--json"]:
+        text = bounded("top", *flags, one.pid).stdout.decode()
+        assert re.search("a\\?.31m\\?+b", text) and not RAW.search(text), text
 
 
 def test_the_page_runs_only_its_own_script(run, a_report, tmp_path):

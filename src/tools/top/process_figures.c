@@ -128,6 +128,7 @@ static void read_command(pid_t pid, char *ret, size_t size)
     while (length && ret[length - 1] == ' ')
         length--;
     ret[length] = '\0';
+    gf_plain_text(ret);
 }
 
 void gf_process_figures_read(const struct gf_snapshot *snapshot,
