@@ -12,6 +12,7 @@
  * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
  * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
  * fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
+ * fault-capture: the other thread captures the stream while such a handler runs.
  */
 #include "kit.h"
 
@@ -394,6 +395,39 @@ static void fault_after_legacy(void)
     want_all(9);
 }
 
+static void capture_after_fault(void *unused)
+{
+    CUgraph graph;
+    size_t nodes = 1;
+
+    (void)unused;
+    sem_wait(&faulted);
+    MUST(cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    sem_wait(&returned);
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    MUST(cu.cuGraphGetNodes(graph, NULL, &nodes));
+    WANT(nodes == 0);
+}
+
+/* Another thread captures the stream while the handler runs. No part of the copy is captured. */
+static void fault_capture(void)
+{
+    const struct sigaction fault = {.sa_sigaction = on_slow_fault, .sa_flags = SA_SIGINFO};
+
+    sem_init(&faulted, 0, 0);
+    sem_init(&returned, 0, 0);
+    sigaction(SIGSEGV, &fault, NULL);
+    memset(host, 9, SIZE);
+    mprotect(host + SIZE / 4, 4096, PROT_NONE);
+    kit_thread(context, capture_after_fault, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+    sem_post(&returned);
+    kit_join();
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
+    want_all(9);
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -437,6 +471,8 @@ int main(int argc, char **argv)
         destroy();
     else if (strcmp(argv[1], "fault-after-legacy") == 0)
         fault_after_legacy();
+    else if (strcmp(argv[1], "fault-capture") == 0)
+        fault_capture();
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)
         with_signals(argv[1]);
     else

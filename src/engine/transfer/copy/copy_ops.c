@@ -146,24 +146,24 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
 /*
  * Lets the driver copy the bytes that were not staged. The library holds no lock and no slot here.
  * A fault in the program's memory occurs in the driver, on the thread that called the copy, as it
- * would without the library. If the staged bytes used the ring's stream, the other bytes use it
- * too. A capture may have begun on the call's stream, and it would refuse or record this part of
- * the copy.
+ * would without the library. The driver uses the ring's stream, behind the staged bytes, because a
+ * capture may have begun on the call's stream, and it would refuse or record this part of the copy.
  */
 static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
                           const struct gf_stage_result *staged)
 {
+    const CUstream on = staged->rest ? staged->rest : staged->aside;
     struct gf_copy_call rest = *call;
 
     rest.dst += staged->done;
     rest.src += staged->done;
     rest.bytes -= staged->done;
     gf_copy_stats_rest(direction, rest.bytes);
-    if (!staged->rest)
+    if (!on)
         return call->async ? copy_rest_on(call->stream, &rest, direction)
                            : copy_rest_synchronously(&rest, direction);
-    const CUresult result = copy_rest_on(staged->rest, &rest, direction);
-    return result ? result : await_stream(staged->rest);
+    const CUresult result = copy_rest_on(on, &rest, direction);
+    return result ? result : await_stream(on);
 }
 
 /*

@@ -350,12 +350,13 @@ static bool follow_last(const struct gf_pipeline *pipeline, uint64_t chunk)
                pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->event, 0) == CUDA_SUCCESS;
 }
 
-void gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks)
+CUstream gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks)
 {
     bool broken = false;
 
     if (chunks && !is_on_ring(pipeline) && !follow_last(pipeline, chunks - 1))
         gf_pipeline_await(pipeline, chunks, &broken);
+    return gf_ring_stream(pipeline->ring);
 }
 
 /*

@@ -48,9 +48,13 @@ struct gf_stage_result {
      * the driver's call.
      */
     struct gf_hold hold;
-    bool goes_on;  /* as in struct gf_stage_request */
-    bool unrated;  /* the copy met faults, so its duration is not compared */
-    CUstream rest; /* the stream on which the driver copies the rest; NULL: the call's stream */
+    bool goes_on; /* as in struct gf_stage_request */
+    bool unrated; /* the copy met faults, so its duration is not compared */
+    /*
+     * The streams for the rest of the copy. rest: the ring's, if DMAs were issued on it, else NULL.
+     * aside: the ring's, if it follows the DMAs, so that the driver may copy the rest on it, else NULL.
+     */
+    CUstream rest, aside;
 };
 
 struct gf_pipeline {
@@ -163,10 +167,10 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 
 /*
- * Called if the copy may go on in another pipeline, after this many chunks of this one. The DMAs that
- * are then issued on the ring's stream come after this pipeline's DMAs.
+ * Called if the copy may go on elsewhere, after this many chunks of this pipeline. Returns the ring's
+ * stream: what is then put on it comes after this pipeline's DMAs.
  */
-void gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks);
+CUstream gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks);
 
 /*
  * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else

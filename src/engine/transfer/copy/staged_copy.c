@@ -231,7 +231,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
     if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken)
-        gf_pipeline_pause(&pipeline, p.issued);
+        ret->aside = gf_pipeline_pause(&pipeline, p.issued);
     ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
@@ -440,6 +440,8 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     gf_pool_close(pipeline.pool, &pipeline.job);
     ret->result = gf_pipeline_result(p.result);
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
+    if (p.placed && !p.broken)
+        ret->aside = gf_ring_stream(pipeline.ring);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
     return p.placed ? gf_bypass_none : gf_pipeline_unstaged(p.result, p.broken);
