@@ -125,7 +125,7 @@ static void write_batch(struct worker *w)
 
 static void write_pinned(struct worker *w)
 {
-    MUST(cu.cuStreamSynchronize(w->stream)); /* an earlier copy may still read the memory */
+    MUST(cu.cuCtxSynchronize()); /* an earlier copy, also on another stream, may read the memory */
     memcpy(w->pinned, w->pageable, size);
     MUST(cu.cuMemcpyHtoDAsync_v2(buffer, w->pinned, size, w->stream));
 }
