@@ -65,7 +65,6 @@ int main(int argc, char **argv) {
     CUcontext context;
     pthread_atfork(fork_too, allocate, allocate);
     if (argc > 1 && (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))) return 1;
-    if (argc > 1) usleep(500000);
     pthread_create(&thread, NULL, idle, NULL);
     alarm(20);
     for (int i = 0; i < 5; i++) { int status; if (!fork()) _exit(0); wait(&status); if (status) return 2; }
@@ -125,7 +124,6 @@ int main(int argc, char **argv) {
     where = *argv[1];
     pthread_atfork(before, parent, child);
     if (argc > 2 && (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))) return 1;
-    if (argc > 2) usleep(500000);
     pthread_create(&thread, NULL, where == 'l' ? hold : idle, NULL);
     for (int i = 0; i < 5; i++) {
         int status;

@@ -26,9 +26,9 @@ void gf_arenas_in_child(void)
 
 static bool may_lock; /* in a child */
 
-void gf_reclaim_in_child(bool heap_is_free)
+void gf_reclaim_in_child(bool thread_may_lock)
 {
-    may_lock = heap_is_free;
+    may_lock = thread_may_lock;
 }
 
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -155,6 +155,16 @@ static void the_line(void **state)
               "stream is being "
               "captured: 2); copied from the GPU: 5 MiB from or to pinned memory; pinning the "
               "source (pin_memory=True) would save at most 0.5 s");
+    /* Reasons name the threshold. */
+    r.state.threads = 2;
+    r.state.least[gf_direction_h2d] = 8 * MIB;
+    memset(c, 0, sizeof(*c));
+    c->bypassed[gf_direction_h2d][0][gf_bypass_small] = tally(4, 16 * MIB, SECOND / 1000);
+    gf_summary_transfers(&r, NULL, line, sizeof(line));
+    assert_non_null(strstr(line, "(below 8 MiB, from which 2 copying threads stage: 4)"));
+    r.state.least[gf_direction_h2d] = MIB;
+    gf_summary_transfers(&r, NULL, line, sizeof(line));
+    assert_non_null(strstr(line, "(below the size from which staging pays: 4)"));
     /* A slow rate is not 0.0 GB/s. */
     memset(c, 0, sizeof(*c));
     c->staged[gf_direction_h2d][0] = tally(1, 8 * MIB, SECOND / 10);

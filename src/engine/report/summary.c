@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/path.h"
+#include "engine/transfer/tuning.h"
 #include "host/mempolicy.h"
 
 #include <linux/mempolicy.h>
@@ -253,20 +254,40 @@ static void say_counts(struct gf_textbuf *out, const struct gf_copy_counts *coun
         say_rate(out, counts);
 }
 
+/*
+ * Names the threshold where it is known. On the per-thread default stream, copies of up to 2 MiB are
+ * small, whatever the number of threads is.
+ */
+static void say_reason(struct gf_textbuf *out, const struct gf_transfer_state *state,
+                       enum gf_direction direction, enum gf_bypass why)
+{
+    const size_t least = state->least[direction];
+
+    if (why == gf_bypass_off && state->off) {
+        gf_say(out, "staging is off, %s", state->off);
+    } else if (why == gf_bypass_small && state->threads && least > GF_TUNE_ASYNC_NOWAIT &&
+               least != SIZE_MAX) {
+        gf_say(out, "below ");
+        gf_say_bytes(out, least);
+        gf_say(out, ", from which %u copying thread%s stage%s", state->threads,
+               plural_s(state->threads), state->threads == 1 ? "s" : "");
+    } else {
+        gf_say(out, "%s", gf_bypass_text(why));
+    }
+}
+
 static void say_reasons(struct gf_textbuf *out, const struct gf_report_transfers *transfers,
                         enum gf_direction direction)
 {
-    const char *separator = " (", *off = transfers->state.off;
+    const char *separator = " (";
 
     for (unsigned why = 0; why < gf_bypass_count; why++) {
         struct gf_copy_counts counts;
         gf_transfer_sums_bypassed(&transfers->copies, direction, why, &counts);
         if (!counts.calls || !gf_transfer_sums_is_pageable(why))
             continue;
-        if (why == gf_bypass_off && off)
-            gf_say(out, "%sstaging is off, %s", separator, off);
-        else
-            gf_say(out, "%s%s", separator, gf_bypass_text(why));
+        gf_say(out, "%s", separator);
+        say_reason(out, &transfers->state, direction, why);
         gf_say(out, ": %lu", counts.calls);
         separator = "; ";
     }

@@ -101,6 +101,8 @@ struct gf_transfer_state {
     /* registered bytes of all rings, by the node of the pages */
     uint64_t ring_held[GF_NODE_BYTES_COUNT];
     unsigned rings, helpers;
+    unsigned threads;                 /* gf_admission_threads, as the next field */
+    size_t least[gf_direction_count]; /* in bytes */
     const char *off;      /* the reason why no copy is staged; NULL if copies are staged */
     uint64_t pinned_kept; /* pinned memory that only keepalives hold, in bytes */
     /* bytes of shared memory that the program has unmapped, but that are not freed yet */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
+ * Loads the engine after the first cuInit, and handles forks of such a process.
+ *
  * Starts to watch for stalls, and opens the log if GPUFEED_LOG is set. With GPUFEED_LOG, every
  * process watches for stalls. Without it, only processes that have initialised CUDA do so.
  */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libc's lock of its list of open FILEs. libc's fork takes this lock after it has run all fork
- * handlers. The holder of the lock, such as fflush(NULL), may wait for a FILE that another thread
- * has locked while that thread is in malloc. To avoid a deadlock, a fork takes this lock before it
- * closes the heap to other threads. glibc's fork does the same before it locks glibc's malloc.
+ * What a fork locks: libc's list of open FILEs, registrations of fork handlers, and jemalloc.
+ *
+ * libc's fork takes the lock of its list of FILEs after it has run all fork handlers. The holder of
+ * the lock, such as fflush(NULL), may wait for a FILE that another thread has locked while that
+ * thread is in malloc. To avoid a deadlock, a fork takes this lock before it takes jemalloc's locks.
+ * glibc's fork does the same before it locks glibc's malloc.
  *
  * The lock is recursive: libc takes it again during the fork. These functions do not allocate. If
  * libc does not export the lock, they do nothing.
@@ -94,7 +96,8 @@ static __thread bool held;
 
 /*
  * How many locks of jemalloc this thread holds, waits for, or is about to release. A signal handler
- * that interrupts the thread changes the count and restores it.
+ * that interrupts the thread changes the count and restores it. A forked child purges only if the
+ * count was 0 (gf_reclaim_in_child).
  */
 static __thread volatile unsigned locks;
 static __thread unsigned locks_before; /* the count before this thread's fork took all locks */
@@ -194,7 +197,7 @@ static void heap_in_parent(void)
 }
 
 /* Undoes heap_before_fork of a process with several threads. */
-static void open_heap_in_child(void)
+static void release_locks_in_child(void)
 {
     jemalloc.child();
     locks = locks_before;
@@ -203,11 +206,11 @@ static void open_heap_in_child(void)
     gf_stream_list_reset();
 }
 
-/* If a signal handler has interrupted malloc and then forks, this thread may hold a lock. */
+/* If a signal handler interrupted malloc and forked, this thread may hold a lock. */
 static void heap_in_child(void)
 {
     if (held)
-        open_heap_in_child();
+        release_locks_in_child();
     gf_reclaim_in_child(locks == 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Protects the heap's locks when the process forks and when fork handlers are registered. */
+/* Takes the heap's locks around a fork, and keeps registrations of fork handlers apart from forks. */
 #pragma once
 
 #include <pthread.h>

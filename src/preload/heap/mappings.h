@@ -27,7 +27,8 @@ void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size);
 /*
  * A lock that is held for a few instructions, and never during a system call, except by a fork.
  * Threads that wait for it sleep. If a real-time thread called sched_yield in a loop instead, it
- * could keep the holder off the CPU. A holder takes no other lock. The functions keep errno.
+ * could keep the holder off the CPU. Except in a fork, a holder takes no other lock. The functions
+ * keep errno.
  */
 
 struct gf_lock {

@@ -42,7 +42,7 @@ void gf_reclaim_limit(int resource, uint64_t soft);
 bool gf_reclaim_is_limited(void);
 
 /*
- * Called in a forked child, after jemalloc's locks were initialised. Purges free memory that the
+ * Called in a forked child, once it can take jemalloc's locks. Purges free memory that the
  * child shares with the parent. While it is shared, the parent's first write to each page makes the
  * kernel copy the page. may_lock: false if this thread may hold a lock of jemalloc. Then nothing is
  * purged.

@@ -42,7 +42,10 @@ static bool is_inherited(const char *entry)
     return false;
 }
 
-/* Prints the options, also those that the user set, then the other variables that the command sets. */
+/*
+ * Prints the options that the user or this command has set, then the other variables that the command
+ * sets.
+ */
 static void print_variables(const struct gf_env *env)
 {
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {

@@ -7,7 +7,7 @@
  *   mappings BLOCKS BYTES    the number of mappings of these pinned blocks
  *   busy                     forks by two threads at once, while other threads allocate, start and
  *                            end; prints how many children could allocate
- *   busy gpu                 the same with a context; the heap then takes no lock for a fork
+ *   busy gpu                 the same with a context
  */
 #include <cuda.h>
 

@@ -226,10 +226,21 @@ static size_t least_alone(enum gf_direction direction, unsigned threads)
     return gf_max(least_for(direction, threads), gf_admission_least(direction));
 }
 
+unsigned gf_admission_threads(size_t ret_least[gf_direction_count])
+{
+    const unsigned threads = gf_load_relaxed(&state.most_threads);
+
+    for (unsigned direction = 0; direction < gf_direction_count; direction++)
+        ret_least[direction] = least_alone(direction, threads);
+    return threads;
+}
+
 static enum gf_bypass check_threads(const struct gf_admission *a, unsigned threads)
 {
     const size_t least = least_for(a->kind.direction, threads);
 
+    if (state.off)
+        return gf_bypass_off;
     if (least == SIZE_MAX)
         return gf_bypass_few_threads;
     return bypass_if(a->call->bytes < least, gf_bypass_small);

@@ -66,6 +66,12 @@ bool gf_admission_is_automatic(void);
 /* The smallest copy in bytes that any pool stages while no other thread copies. */
 size_t gf_admission_least(enum gf_direction direction);
 
+/*
+ * Returns the number of copying threads of the GPU that has the most; 0 before the first copy. Stores
+ * the smallest copy that they stage while no other thread copies; SIZE_MAX: they stage none.
+ */
+unsigned gf_admission_threads(size_t ret_least[gf_direction_count]);
+
 /* The smallest copy that the hooks must offer, in bytes. SIZE_MAX: no copy is staged or counted. */
 size_t gf_admission_offer_least(void);
 /*

@@ -230,6 +230,7 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                    .ring_most = gf_copy_stats_ring_most(),
                                    .pinned_kept = gf_pinned_cache_kept() + gf_kept_mapping_bytes(),
                                    .unmap_pending = gf_unmap_pending()};
+    ret->threads = gf_admission_threads(ret->least);
     gf_readahead_count(&ret->readahead);
     gf_hold_count(&ret->holds);
     gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read);
