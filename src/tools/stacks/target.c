@@ -187,6 +187,18 @@ static int by_tid(const void *a, const void *b)
     return gf_order(one->tid, other->tid);
 }
 
+/* After the kernel's last process id, ids begin again at small numbers. */
+static void put_main_thread_first(struct gf_target *target)
+{
+    for (size_t i = 0; i < target->count; i++)
+        if (target->threads[i].tid == target->pid) {
+            const struct gf_target_thread first = target->threads[i];
+            memmove(target->threads + 1, target->threads, i * sizeof(first));
+            target->threads[0] = first;
+            return;
+        }
+}
+
 int gf_target_stop(struct gf_target *target, pid_t pid)
 {
     *target = (struct gf_target){.pid = pid, .known = calloc(IDS / 8, 1)};
@@ -202,6 +214,7 @@ int gf_target_stop(struct gf_target *target, pid_t pid)
         return -found;
     if (target->count)
         qsort(target->threads, target->count, sizeof(*target->threads), by_tid);
+    put_main_thread_first(target);
     for (size_t i = 0; i < target->count; i++)
         if (target->threads[i].stopped || !target->threads[i].error ||
             target->threads[i].error == ETIMEDOUT)
