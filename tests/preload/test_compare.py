@@ -291,3 +291,67 @@ def test_two_reports(compare, tmp_path):
                         (tmp_path, f"cannot read {tmp_path}: Is a directory")):
         found = compare(one, wrong)
         assert (found.returncode, found.stdout, found.stderr) == (1, "", f"gpufeed compare: {said}\n")
+
+
+def write_runs(folder, step_us, processes=1):
+    """Writes a report of each run, or of each of its processes."""
+    folder.mkdir()
+    (folder / "notes.txt").write_text("no report")
+    for number, us in enumerate(step_us):
+        place = folder / f"run{number}" if processes > 1 else folder
+        place.mkdir(exist_ok=True)
+        for process in range(processes):
+            (place / f"{number}-{process}.json").write_text(json.dumps(
+                {"schema": 2, "state": "ended", "ran_s": 2.0, "steps": us and {"ended": 10, "us": 10 * us, "current": None}, "transfers": None,
+                 "stalls": {"count": 1, "us": 1000 * processes, "causes": {"lock": {"count": 1, "us": 1000}}},
+                 "gpu_time": {"devices": [{"states": {"empty": {"s": 1.0}, "queued": {"s": 3.0}}}]}}))
+    return folder
+
+
+def test_folders_of_runs(compare, tmp_path):
+    """The sides are not paired, and may have different numbers of runs."""
+    base = write_runs(tmp_path / "base", [1000, 1010, 990, 1005, 995, 1000])
+    slow = write_runs(tmp_path / "slow", [1100, 1110, 1090, 1105, 1095, 1100, 1100], processes=2)
+    found = compare(f"{base}/", slow)
+    assert found.returncode == 0 and found.stderr == ""
+    assert re.match(r"slow takes 10\.0 % more time per step than base \(95 % interval: [89]\.\d % to 1[01]\.\d %\)\.\n"
+                    r"Means of 6 and 7 runs:\n", found.stdout), found.stdout
+    assert re.search(r"^  time per step +1\.00 ms +1\.10 ms +\+10\.0 %$", found.stdout, re.M)
+    told = json.loads(compare(base, slow, "--json").stdout)
+    assert (told["schema"], told["time"], told["before"]["runs"], told["after"]["runs"]) == (1, "step", 6, 7)
+    assert told["low"] < told["change"] < told["high"] and abs(told["change"] - 0.1) < 1e-9
+    assert told["before"]["gpu_idle"] == 0.25 and told["after"]["stalls_s"] == {"lock": 0.002}
+    assert abs(told["before"]["mean_s"] - 0.001) < 1e-9
+
+
+@pytest.mark.parametrize("limit, code", [("5%", 3), ("8", 3), ("11.5", 0), ("12%", 0), ("0", 3)])
+def test_a_limit_for_ci(compare, tmp_path, limit, code):
+    """The lower end of the interval decides, so noise does not fail a build. A faster run never does."""
+    base = write_runs(tmp_path / "base", [1000, 1010, 990, 1005, 995, 1000])
+    slow = write_runs(tmp_path / "slow", [1100, 1110, 1090, 1105, 1095, 1100])
+    assert compare(base, slow, "--fail-above", limit).returncode == code
+    assert compare(slow, base, "--fail-above", limit).returncode == 0
+    assert compare(base, base, "--fail-above", limit).returncode == 0
+
+
+def test_a_limit_for_arms(job):
+    slow = [[us * factor for us in [0] + [10000, 10100, 9900, 10050, 9950, 10000]] for factor in (1, 1.5)]
+    job(*slow, "--fail-above=20%", expect=3)
+    found, _ = job(*slow, "--json", "--fail-above=60%")
+    assert abs(json.loads(found.stdout)["change"] - 0.5) < 1e-9
+
+
+def test_folders_that_cannot_be_compared(compare, tmp_path):
+    base, few = write_runs(tmp_path / "base", [1000] * 6), write_runs(tmp_path / "few", [1000] * 5)
+    for words, code, said in (
+            ([base, few, "--json"], 1, f"{few} has reports of 5 runs; a comparison needs at least 6"),
+            ([base, base / "0-0.json"], 1, f"cannot read {base}/0-0.json: Not a directory"),
+            ([base, base, "--fail-above=much"], 2, "--fail-above=much is not a percentage from 0 to 1000"),
+            ([base / "0-0.json", base / "1-0.json", "--json"], 2,
+             "two reports have no interval; --json and --fail-above need a COMMAND or folders of reports")):
+        found = compare(*words)
+        assert (found.returncode, found.stdout, found.stderr) == (code, "", f"gpufeed compare: {said}\n")
+    (base / "0-0.json").write_text("{}")
+    assert compare(base, base).stderr == f"gpufeed compare: {base}/0-0.json is not a report (GPUFEED_REPORT)\n"
+    whole = [write_runs(tmp_path / name, [None] * 6) for name in "ab"]
+    assert "in time larger than 0.0 %" in compare(*whole).stdout

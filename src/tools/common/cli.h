@@ -14,6 +14,7 @@ enum gf_exit {
     GF_EXIT_OK = 0,
     GF_EXIT_FAILED = 1,      /* a file, the machine or memory was not available */
     GF_EXIT_USAGE = 2,       /* the command line is not valid */
+    GF_EXIT_SLOWER = 3,      /* compare found more than --fail-above permits */
     GF_EXIT_PROBLEM = 1,     /* doctor found a problem */
     GF_EXIT_CANNOT_LOOK = 2, /* doctor could not read the machine or write its findings */
     GF_EXIT_CANNOT_RUN = 126,

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the result of a comparison as text. */
+/* Prints the result of a comparison. */
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/compare/arm.h"
+#include "tools/compare/folder.h"
 #include "tools/compare/one_run.h"
 #include "tools/compare/trial.h"
 
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 
 #define CLOCKS_DIFFER 0.02
 #define CAUSES_SHOWN 3
@@ -189,12 +194,12 @@ static double magnitude(double value)
  * Prints the difference with its interval. If the interval contains 0, prints the largest
  * difference that the interval permits.
  */
-static void print_answer(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
+static void print_answer(FILE *out, const char *const names[2], const struct gf_ratio *ratio,
+                         bool by_step)
 {
-    const struct gf_ratio *ratio = &trial->ratio;
     const double low = 100 * (ratio->low - 1), high = 100 * (ratio->high - 1);
-    const char *metric = trial->by_step ? "time per step" : "time";
-    const char *name = arms->list[1].name, *base = arms->list[0].name;
+    const char *metric = by_step ? "time per step" : "time";
+    const char *name = names[1], *base = names[0];
 
     if (low > 0 || high < 0)
         fprintf(out, "%s takes %.1f %% %s %s than %s (95 %% interval: %.1f %% to %.1f %%).\n", name,
@@ -238,18 +243,11 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
                     100 * clocks[i].limited / clocks[i].readings, arms->list[i].name);
 }
 
-static double mean(const double *values, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += values[i];
-    return sum / (double)count;
-}
-
 /* Prints the difference with its interval, and where the time went. */
 static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
                                       const struct gf_trial *trial)
 {
+    const char *const names[] = {arms->list[0].name, arms->list[1].name};
     const double runs[] = {(double)trial->pairs, (double)trial->pairs};
     const bool has_report = trial->figures[0].reports > 0 || trial->figures[1].reports > 0;
 
@@ -261,11 +259,11 @@ static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
         fprintf(out, "Interrupted after %zu of %zu pairs, so there is no interval.\n", trial->pairs,
                 trial->planned);
     else
-        print_answer(out, arms, trial);
+        print_answer(out, names, &trial->ratio, trial->by_step);
     fprintf(out, "Means of %zu runs for each arm:\n", trial->pairs);
     print_row(out, "", arms->list[0].name, arms->list[1].name, "change");
-    print_times(out, trial->by_step ? "time per step" : "time", mean(trial->times[0], trial->pairs),
-                mean(trial->times[1], trial->pairs));
+    print_times(out, trial->by_step ? "time per step" : "time",
+                gf_mean(trial->times[0], trial->pairs), gf_mean(trial->times[1], trial->pairs));
     print_figures(out, trial->figures, runs);
     print_clocks(out, arms, trial);
     for (size_t arm = 0; arm < 2; arm++)
@@ -292,13 +290,70 @@ static void gf_comparison_print_reports(FILE *out, const char *const names[2],
     fputs("Each report is from one run, so there is no interval.\n", out);
 }
 
+/* The same for the runs of two folders. */
+static void print_folders(FILE *out, const char *const names[2], const struct gf_folder folders[2],
+                          double *const times[2], const struct gf_ratio *ratio, bool by_step)
+{
+    const struct gf_figures sums[] = {folders[0].sum, folders[1].sum};
+    const double runs[] = {(double)folders[0].count, (double)folders[1].count};
+
+    print_answer(out, names, ratio, by_step);
+    fprintf(out, "Means of %zu and %zu runs:\n", folders[0].count, folders[1].count);
+    print_row(out, "", names[0], names[1], "change");
+    print_times(out, by_step ? "time per step" : "time", gf_mean(times[0], folders[0].count),
+                gf_mean(times[1], folders[1].count));
+    print_figures(out, sums, runs);
+}
+
+static json_t *stalls_json(const struct gf_figures *figures, double runs)
+{
+    json_t *causes = json_object();
+
+    for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures->causes[i].cause; i++)
+        json_object_set_new(causes, figures->causes[i].cause,
+                            json_real(figures->causes[i].seconds / runs));
+    return causes;
+}
+
+/* One side of a comparison: means over its runs. */
+static json_t *side_json(const char *name, const struct gf_figures *figures, double seconds,
+                         size_t count)
+{
+    const double runs = (double)count;
+
+    return json_pack("{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o}", "name", name, "runs",
+                     (int)count, "mean_s", seconds, "gpu_idle",
+                     figures->gpu_s > 0 ? json_real(figures->gpu_empty_s / figures->gpu_s)
+                                        : json_null(),
+                     "to_device", "bytes", figures->to_device.bytes / runs, "s",
+                     figures->to_device.seconds / runs, "from_device", "bytes",
+                     figures->from_device.bytes / runs, "s", figures->from_device.seconds / runs,
+                     "stalls_s", stalls_json(figures, runs));
+}
+
+static int print_json(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
+                      json_t *after)
+{
+    json_t *whole =
+        json_pack("{s:i, s:s, s:f, s:f, s:f, s:o, s:o}", "schema", 1, "time",
+                  by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1,
+                  "high", ratio->high - 1, "before", before, "after", after);
+    const int error = whole && json_dumpf(whole, out, JSON_INDENT(2)) == 0 ? 0 : -ENOMEM;
+
+    putc('\n', out);
+    json_decref(whole);
+    return error;
+}
+
 /* Compares runs of a command in two environments, or two reports (docs/compare.md). */
 
-enum { FLAG_ARM = 1, FLAG_PAIRS = 'n' };
+enum { FLAG_ARM = 1, FLAG_JSON, FLAG_FAIL_ABOVE, FLAG_PAIRS = 'n' };
 
 static const struct option flag_table[] = {
     {"arm", required_argument, NULL, FLAG_ARM},
     {"pairs", required_argument, NULL, FLAG_PAIRS},
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"fail-above", required_argument, NULL, FLAG_FAIL_ABOVE},
     {"help", no_argument, NULL, GF_FLAG_HELP},
     {0},
 };
@@ -306,7 +361,8 @@ static const struct option flag_table[] = {
 static void print_compare_help(void)
 {
     puts("Usage: gpufeed compare [-n N] [--arm NAME:VAR=VALUE]... -- COMMAND [ARGUMENT...]\n"
-         "       gpufeed compare A.json B.json\n\n"
+         "       gpufeed compare A.json B.json\n"
+         "       gpufeed compare [--json] [--fail-above P%] A/ B/\n\n"
          "Runs COMMAND by `gpufeed run` in two arms, by default observe (GPUFEED=observe)\n"
          "and on (GPUFEED=on). Prints the difference with a 95 % interval, and where the\n"
          "time went. Compares the time per step if each run marks steps by\n"
@@ -319,19 +375,30 @@ static void print_compare_help(void)
          "      the environment of an arm. Another --arm with the same NAME adds a\n"
          "      variable; --arm NAME: adds an arm without variables. The first arm is the\n"
          "      basis.\n"
+         "  --json\n"
+         "      print JSON\n"
+         "  --fail-above P%\n"
+         "      end with exit code 3 if the second arm or folder takes more than P %\n"
+         "      longer than the first: if the interval's lower end is above P %\n"
          "  -h, --help\n"
          "      show this help\n\n"
-         "With two reports (GPUFEED_REPORT), it compares them, without an interval.\n\n"
+         "With two reports (GPUFEED_REPORT), it compares them, without an interval. With\n"
+         "two folders of reports, it compares their runs, at least 6 in each: a file is\n"
+         "one run, and a folder has the reports of all processes of one run.\n\n"
          "Ctrl-C (SIGINT) ends the present run and prints the means of the finished pairs.\n\n"
-         "Exit code: 0 after a comparison, also if the arms differ; 1 if a run failed or a\n"
-         "file cannot be read; 2 if the command line is not valid.");
+         "Exit code: 0 after a comparison, also if the arms differ; 1 if a run failed, a\n"
+         "file cannot be read, or a folder has too few runs; 2 if the command line is not\n"
+         "valid; 3 by --fail-above.");
 }
 
 struct words {
     struct gf_arms arms;
     size_t pairs;
-    bool help;
-    int operand; /* index of the first operand */
+    bool help, json;
+    double fail_above;    /* as a part of the time; below 0: never */
+    const char *paths[2]; /* reports or folders */
+    size_t count;         /* number of operands without "--" before them, also more than 2 */
+    char *const *command; /* NULL: none */
 };
 
 static int read_pairs(const char *text, size_t *ret)
@@ -348,42 +415,77 @@ static int read_pairs(const char *text, size_t *ret)
     return 0;
 }
 
-static int read_flags(int argc, char **argv, struct words *ret)
+/* Reads "5%" or "5". */
+static int read_limit(const char *text, double *ret)
+{
+    char *end;
+    const double percent = strtod(text, &end);
+
+    if (end == text || (strcmp(end, "%") != 0 && *end) || !(percent >= 0 && percent <= 1000)) {
+        gf_cli_error("compare", "--fail-above=%.40s is not a percentage from 0 to 1000", text);
+        return -EINVAL;
+    }
+    *ret = percent / 100;
+    return 0;
+}
+
+static int read_flag(struct words *words, const struct gf_flags *reader, int code)
+{
+    if (code == FLAG_ARM)
+        return gf_arms_add(&words->arms, optarg);
+    if (code == FLAG_PAIRS)
+        return read_pairs(optarg, &words->pairs);
+    if (code == FLAG_FAIL_ABOVE)
+        return read_limit(optarg, &words->fail_above);
+    words->json |= code == FLAG_JSON;
+    words->help |= code == GF_FLAG_HELP;
+    if (code == GF_FLAG_NO_VALUE)
+        gf_cli_error("compare", "-%s%s needs a value; see `gpufeed help compare`",
+                     reader->flag ? "-" : "", reader->flag ? reader->flag->name : "n");
+    return code == FLAG_JSON || code == GF_FLAG_HELP ? 0 : -EINVAL;
+}
+
+/* Flags may also follow reports and folders. The command begins behind "--". */
+static int read_words(int argc, char **argv, struct words *ret)
 {
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    const char *operand = "";
     int code, error = 0;
 
-    *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN};
-    while (!error && (code = gf_flags_next_short(&reader, "n:")) != GF_FLAG_END) {
-        if (code == GF_FLAG_HELP) {
-            ret->help = true;
-            return 0;
-        }
-        if (code == FLAG_ARM)
-            error = gf_arms_add(&ret->arms, optarg);
-        else if (code == FLAG_PAIRS)
-            error = read_pairs(optarg, &ret->pairs);
-        else
-            error = -EINVAL;
-        if (code == GF_FLAG_NO_VALUE)
-            gf_cli_error("compare", "-%s%s needs a value; see `gpufeed help compare`",
-                         reader.flag ? "-" : "", reader.flag ? reader.flag->name : "n");
+    *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
+    while (!error && !ret->help && operand) {
+        if ((code = gf_flags_next_short(&reader, "n:")) != GF_FLAG_END)
+            error = read_flag(ret, &reader, code);
+        else if ((operand = gf_flags_operand(&reader)) && ret->count++ < GF_ARRAY_LEN(ret->paths))
+            ret->paths[ret->count - 1] = operand;
     }
-    ret->operand = reader.at;
+    if (reader.at < argc && !ret->count)
+        ret->command = argv + reader.at;
     return error;
 }
 
-static int compare_reports(char *const *paths)
+/* Writes the last part of a path, without characters that a terminal would obey. */
+static void name_of(const char *path, char *ret, size_t size)
+{
+    size_t length = strlen(path);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    const char *slash = memrchr(path, '/', length - (length > 0));
+    const char *name = slash ? slash + 1 : path;
+    snprintf(ret, size, "%.*s", (int)(path + length - name), name);
+    gf_plain_text(ret);
+}
+
+static int compare_reports(const char *const paths[2])
 {
     struct gf_figures figures[2] = {0};
     char plain[2][NAME_MAX + 1];
     const char *const names[2] = {plain[0], plain[1]};
 
     for (size_t i = 0; i < 2; i++) {
-        const char *slash = strrchr(paths[i], '/');
         const int error = gf_figures_add_file(&figures[i], paths[i]);
-        snprintf(plain[i], sizeof(plain[i]), "%s", slash ? slash + 1 : paths[i]);
-        gf_plain_text(plain[i]);
+        name_of(paths[i], plain[i], sizeof(plain[i]));
         if (error == -EINVAL)
             gf_cli_error("compare", "%s is not a report (GPUFEED_REPORT)", paths[i]);
         else if (error)
@@ -395,42 +497,120 @@ static int compare_reports(char *const *paths)
     return GF_EXIT_OK;
 }
 
+/* Returns the exit code of a comparison that has an interval. */
+static int verdict(const struct words *words, const struct gf_ratio *ratio)
+{
+    return words->fail_above >= 0 && ratio->low - 1 > words->fail_above ? GF_EXIT_SLOWER
+                                                                        : GF_EXIT_OK;
+}
+
+static int print_trial(const struct words *words, const struct gf_trial *trial, bool complete)
+{
+    if (!words->json || !complete) {
+        gf_comparison_print_trial(words->json ? stderr : stdout, &words->arms, trial);
+        return 0;
+    }
+    json_t *sides[2];
+    for (size_t i = 0; i < 2; i++)
+        sides[i] = side_json(words->arms.list[i].name, &trial->figures[i],
+                             gf_mean(trial->times[i], trial->pairs), trial->pairs);
+    return print_json(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
+}
+
 static int compare_runs(const struct words *words, char *const *command)
 {
     struct gf_trial trial;
 
     gf_interrupt_begin();
-    const int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
+    int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
     if (error == -EINTR && !trial.pairs)
         gf_cli_error("compare", "interrupted before the end of the first pair that counts");
     else if (!error || error == -EINTR)
-        gf_comparison_print_trial(stdout, &words->arms, &trial);
+        error = print_trial(words, &trial, !error) ?: error;
+    const int code = error ? GF_EXIT_FAILED : verdict(words, &trial.ratio);
     gf_trial_free(&trial);
     fflush(stdout);
     gf_interrupt_end();
-    return error ? GF_EXIT_FAILED : GF_EXIT_OK;
+    return code;
+}
+
+static int compare_times(const struct words *words, const char *const names[2],
+                         const struct gf_folder folders[2])
+{
+    const bool by_step = gf_folder_has_steps(&folders[0]) && gf_folder_has_steps(&folders[1]);
+    double *times[] = {gf_folder_times(&folders[0], by_step),
+                       gf_folder_times(&folders[1], by_step)};
+    const size_t counts[] = {folders[0].count, folders[1].count};
+    struct gf_ratio ratio;
+    int error = -ENOMEM;
+
+    if (times[0] && times[1])
+        error =
+            gf_bootstrap_ratio_apart((const double *const[]){times[0], times[1]}, counts, &ratio);
+    if (!error && words->json)
+        error = print_json(
+            stdout, by_step, &ratio,
+            side_json(names[0], &folders[0].sum, gf_mean(times[0], counts[0]), counts[0]),
+            side_json(names[1], &folders[1].sum, gf_mean(times[1], counts[1]), counts[1]));
+    else if (!error)
+        print_folders(stdout, names, folders, times, &ratio, by_step);
+    free(times[0]);
+    free(times[1]);
+    return error ? GF_EXIT_FAILED : verdict(words, &ratio);
+}
+
+static int compare_folders(const struct words *words, const char *const paths[2])
+{
+    struct gf_folder folders[2] = {0};
+    char plain[2][NAME_MAX + 1];
+    int error = 0;
+
+    for (size_t i = 0; i < 2 && !error; i++) {
+        name_of(paths[i], plain[i], sizeof(plain[i]));
+        error = gf_folder_read(paths[i], &folders[i]);
+        if (!error && folders[i].count < GF_BOOTSTRAP_PAIRS_MIN) {
+            gf_cli_error("compare", "%s has reports of %zu runs; a comparison needs at least %u",
+                         paths[i], folders[i].count, GF_BOOTSTRAP_PAIRS_MIN);
+            error = -EINVAL;
+        }
+    }
+    const int code = error
+                         ? GF_EXIT_FAILED
+                         : compare_times(words, (const char *const[]){plain[0], plain[1]}, folders);
+    gf_folder_free(&folders[0]);
+    gf_folder_free(&folders[1]);
+    return code;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
 }
 
 int gf_cmd_compare(int argc, char **argv)
 {
     struct words words;
 
-    if (read_flags(argc, argv, &words))
+    if (read_words(argc, argv, &words))
         return GF_EXIT_USAGE;
     if (words.help) {
         print_compare_help();
         return GF_EXIT_OK;
     }
-    const int left = argc - words.operand;
-    const bool has_command = left > 0 && strcmp(argv[words.operand - 1], "--") == 0;
-    if (!has_command && left == 2)
-        return compare_reports(argv + words.operand);
-    if (!has_command) {
+    if (words.command)
+        return gf_arms_finish(&words.arms) ? GF_EXIT_USAGE : compare_runs(&words, words.command);
+    if (words.count != 2) {
         gf_cli_error("compare", "nothing to compare: gpufeed compare -- COMMAND, or "
                                 "gpufeed compare A.json B.json");
         return GF_EXIT_USAGE;
     }
-    if (gf_arms_finish(&words.arms))
+    if (is_folder(words.paths[0]))
+        return compare_folders(&words, words.paths);
+    if (words.json || words.fail_above >= 0) {
+        gf_cli_error("compare", "two reports have no interval; --json and --fail-above need a "
+                                "COMMAND or folders of reports");
         return GF_EXIT_USAGE;
-    return compare_runs(&words, argv + words.operand);
+    }
+    return compare_reports(words.paths);
 }

@@ -34,38 +34,56 @@ static double tail(size_t count)
     return gf_max(0.0005, 0.025 - 0.2 / n + 0.25 / (n * n));
 }
 
-static double resample(const double *before, const double *after, size_t count, uint64_t *state)
+/* Returns the mean of as many random values as there are. */
+static double resample(const double *values, size_t count, uint64_t *state)
 {
-    double sum_before = 0, sum_after = 0;
+    double sum = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        const size_t at = gf_bootstrap_random(state) % count;
-        sum_before += before[at];
-        sum_after += after[at];
-    }
-    return sum_after / sum_before;
+    for (size_t i = 0; i < count; i++)
+        sum += values[gf_bootstrap_random(state) % count];
+    return sum / (double)count;
 }
 
-int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
-                       struct gf_ratio *ret)
+double gf_mean(const double *values, size_t count)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum / (double)count;
+}
+
+static int ratio_of(const double *const values[2], const size_t counts[2], bool paired,
+                    struct gf_ratio *ret)
 {
     double *ratios = malloc(RESAMPLES * sizeof(*ratios));
-    double sum_before = 0, sum_after = 0;
-    uint64_t state = SEED;
+    uint64_t states[2] = {SEED, paired ? SEED : SEED + 1};
 
     if (!ratios)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        sum_before += before[i];
-        sum_after += after[i];
+    for (size_t i = 0; i < RESAMPLES; i++) {
+        const double before = resample(values[0], counts[0], &states[0]);
+        ratios[i] = resample(values[1], counts[1], &states[1]) / before;
     }
-    for (size_t i = 0; i < RESAMPLES; i++)
-        ratios[i] = resample(before, after, count, &state);
     qsort(ratios, RESAMPLES, sizeof(*ratios), gf_by_double);
-    const size_t cut = (size_t)(tail(count) * RESAMPLES);
-    *ret = (struct gf_ratio){sum_after / sum_before, ratios[cut], ratios[RESAMPLES - 1 - cut]};
+    const size_t cut = (size_t)(tail(gf_min(counts[0], counts[1])) * RESAMPLES);
+    *ret = (struct gf_ratio){gf_mean(values[1], counts[1]) / gf_mean(values[0], counts[0]),
+                             ratios[cut], ratios[RESAMPLES - 1 - cut]};
     free(ratios);
     return 0;
+}
+
+/* The sides of a pair are drawn with equal sequences, so they stay together. */
+int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
+                       struct gf_ratio *ret)
+{
+    return ratio_of((const double *const[]){before, after}, (size_t[]){count, count}, true, ret);
+}
+
+int gf_bootstrap_ratio_apart(const double *const values[2], const size_t counts[2],
+                             struct gf_ratio *ret)
+{
+    return ratio_of(values, counts, false, ret);
 }
 
 /* Creates the folder of the reports; ret has PATH_MAX bytes. */

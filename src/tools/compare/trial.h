@@ -11,6 +11,8 @@
 #define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs give too few different resamples */
 #define GF_BOOTSTRAP_PAIRS_MAX 1000u
 
+double gf_mean(const double *values, size_t count);
+
 struct gf_ratio {
     double ratio;     /* mean of `after` divided by mean of `before` */
     double low, high; /* the 95 % interval */
@@ -25,6 +27,9 @@ struct gf_ratio {
  */
 int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
                        struct gf_ratio *ret);
+/* The same for runs that are no pairs: the values of each side are resampled by themselves. */
+int gf_bootstrap_ratio_apart(const double *const values[2], const size_t counts[2],
+                             struct gf_ratio *ret);
 
 /*
  * Returns the next number of a pseudo-random sequence that depends only on the state. The numbers

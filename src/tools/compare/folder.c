@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/compare/folder.h"
+
+#include "tools/common/cli.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static bool is_report_name(const char *name)
+{
+    const size_t length = strlen(name);
+    return *name != '.' && length > 5 && strcmp(name + length - 5, ".json") == 0;
+}
+
+static int add_report(struct gf_figures *run, const char *path)
+{
+    const int error = gf_figures_add_file(run, path);
+
+    if (error == -EINVAL)
+        gf_cli_error("compare", "%s is not a report (GPUFEED_REPORT)", path);
+    else if (error)
+        gf_cli_error("compare", "cannot read %s: %s", path, strerror(-error));
+    return error;
+}
+
+/*
+ * Calls `each` with the path of each entry, in any order, until it returns an error. Returns that
+ * error, or -errno after printing one.
+ */
+static int each_entry(const char *folder, int (*each)(void *closure, const char *path),
+                      void *closure)
+{
+    char path[PATH_MAX];
+    struct dirent *entry;
+    int error = 0;
+    DIR *entries = opendir(folder);
+
+    if (!entries) {
+        error = -errno;
+        gf_cli_error("compare", "cannot read %s: %s", folder, strerror(-error));
+        return error;
+    }
+    while (!error && (entry = readdir(entries)))
+        if (*entry->d_name != '.' &&
+            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < (int)sizeof(path))
+            error = each(closure, path);
+    closedir(entries);
+    return error;
+}
+
+static int add_process(void *closure, const char *path)
+{
+    return is_report_name(strrchr(path, '/') + 1) ? add_report(closure, path) : 0;
+}
+
+static int add_run(void *closure, const char *path)
+{
+    struct gf_folder *folder = closure;
+    struct gf_figures run = {0};
+    struct stat found;
+
+    if (stat(path, &found))
+        return 0;
+    const int error =
+        S_ISDIR(found.st_mode) ? each_entry(path, add_process, &run) : add_process(&run, path);
+    if (error || run.reports < 1)
+        return error;
+    if (folder->count == GF_FOLDER_RUNS_MAX) {
+        gf_cli_error("compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
+        return -E2BIG;
+    }
+    folder->runs[folder->count++] = run;
+    gf_figures_add(&folder->sum, &run);
+    return 0;
+}
+
+int gf_folder_read(const char *path, struct gf_folder *ret)
+{
+    *ret = (struct gf_folder){.runs = calloc(GF_FOLDER_RUNS_MAX, sizeof(*ret->runs))};
+    return ret->runs ? each_entry(path, add_run, ret) : -ENOMEM;
+}
+
+void gf_folder_free(struct gf_folder *folder)
+{
+    free(folder->runs);
+}
+
+bool gf_folder_has_steps(const struct gf_folder *folder)
+{
+    for (size_t i = 0; i < folder->count; i++)
+        if (folder->runs[i].steps < 1)
+            return false;
+    return folder->count > 0;
+}
+
+double *gf_folder_times(const struct gf_folder *folder, bool by_step)
+{
+    double *times = calloc(folder->count + 1, sizeof(*times));
+
+    for (size_t i = 0; times && i < folder->count; i++) {
+        const struct gf_figures *run = &folder->runs[i];
+        times[i] = by_step ? run->steps_s / run->steps : run->ran_s / run->reports;
+    }
+    return times;
+}
