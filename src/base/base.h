@@ -47,7 +47,8 @@ static inline uint64_t gf_bytes_counted(uint64_t bytes)
 }
 
 /* Restores errno at the end of the block in which it stands: a function that keeps errno begins so. */
-#define gf_keep_errno() const int gf_errno_kept __attribute__((cleanup(gf_errno_restore))) = errno
+#define gf_keep_errno()                                                                            \
+    const int gf_errno_kept __attribute__((unused, cleanup(gf_errno_restore))) = errno
 static inline void gf_errno_restore(const int *kept)
 {
     errno = *kept;

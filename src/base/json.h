@@ -30,7 +30,7 @@ void gf_json_end(struct gf_json *json, char bracket); /* '}' or ']' */
 #define GF_JSON_SCOPE(json, key, bracket, end, number)                                             \
     GF_JSON_SCOPE_(json, key, bracket, end, number)
 #define GF_JSON_SCOPE_(json, key, bracket, end, number)                                            \
-    struct gf_json *const gf_scope_##number __attribute__((cleanup(end))) = (json);                \
+    struct gf_json *const gf_scope_##number __attribute__((unused, cleanup(end))) = (json);        \
     gf_json_begin(gf_scope_##number, key, bracket)
 static inline void gf_json_end_object(struct gf_json *const *json)
 {
