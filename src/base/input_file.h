@@ -14,6 +14,8 @@ int gf_input_open(const char *path);
 
 /*
  * Also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
- * is written to. Another user's pipe is refused, because nothing may ever be written to it.
+ * is written to. Another user's pipe is refused, because nothing may ever be written to it; and a pipe
+ * at which another user's link points, or which has a second name, because its bytes may be for a
+ * service.
  */
 int gf_input_open_or_pipe(const char *path);

@@ -302,6 +302,19 @@ def test_a_pipe_of_another_user(run, other, shared):
     assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
 
 
+@needs_root
+@pytest.mark.parametrize("plant", ["link", "second name"])
+def test_a_planted_name_of_a_pipe_of_root(run, other, shared, plant):
+    """The command would wait for ever, and take the bytes that are for a service, such as those of /run/initctl."""
+    os.mkfifo(shared / "initctl", 0o600)
+    other.sh("mkdir logs; ln -s ../initctl logs/a.log")
+    if plant == "second name":
+        (shared / "logs" / "a.log").unlink()
+        os.link(shared / "initctl", shared / "logs" / "a.log")
+    done = run(COMMAND, "report", shared / "logs" / "a.log", preload=False, timeout=20)
+    assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
+
+
 def test_a_device_among_the_operands(run, tmp_path):
     (tmp_path / "a.log").symlink_to("/dev/zero")
     for flags in ([], ["--events"], ["--perfetto", tmp_path / "out", "--with", tmp_path / "a.log"]):
