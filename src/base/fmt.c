@@ -275,16 +275,32 @@ static bool is_plain(uint32_t c)
     return true;
 }
 
-char *gf_plain_text(char *text)
+/* Returns the first character that is not plain, and sets *ret_length; NULL if there is none. */
+static const char *find_not_plain(const char *text, unsigned *ret_length)
 {
     uint32_t c;
 
-    for (unsigned char *at = (unsigned char *)text; *at;) {
-        const unsigned length = decode(at, &c);
-        const unsigned step = length ? length : 1;
-        if (!length || !is_plain(c))
-            memset(at, '?', step);
-        at += step;
+    for (; *text; text += *ret_length) {
+        *ret_length = decode((const unsigned char *)text, &c);
+        if (*ret_length && is_plain(c))
+            continue;
+        *ret_length = gf_max(*ret_length, 1U);
+        return text;
     }
+    return NULL;
+}
+
+bool gf_is_plain_text(const char *text)
+{
+    unsigned length;
+    return !find_not_plain(text, &length);
+}
+
+char *gf_plain_text(char *text)
+{
+    unsigned length;
+
+    for (const char *at = text; (at = find_not_plain(at, &length)); at += length)
+        memset(text + (at - text), '?', length);
     return text;
 }

@@ -64,3 +64,5 @@ static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
  * marks of text direction, line separators, and invalid UTF-8. Returns text.
  */
 char *gf_plain_text(char *text);
+/* Whether gf_plain_text would leave the text as it is. */
+bool gf_is_plain_text(const char *text);

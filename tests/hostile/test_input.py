@@ -302,6 +302,22 @@ def test_a_pipe_of_another_user(run, other, shared):
     assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
 
 
+def test_a_plan_on_a_terminal(run, tmp_path):
+    """`run --print` names a program of another user, and arguments that a shell has read from names of files."""
+    raw = [b"a\x9b31mb", b"a\xc2\x9b31mb", b"a\xe2\x80\xaeb", b"a\xffb", "\u00e4 \u6587".encode()]
+    program = os.fsencode(tmp_path) + b"/" + raw[2]
+    with open(program, "wb") as file:
+        file.write(b"#!/bin/sh\n")
+    os.chmod(program, 0o755)
+    done = subprocess.run([COMMAND, "run", "--print", "--", program, *raw], env={**os.environ, "GPUFEED_LOG": "/x/\u202e"},
+                          capture_output=True, check=False)
+    text = done.stdout.decode(errors="surrogateescape")
+    assert done.returncode == 0 and "program  " in text and "/a???b" in text and not re.search(RAW.pattern + "|[\ud800-\udfff]", text), done
+    words = re.search("^arguments +(.*)$", text, re.M)[1]
+    assert subprocess.run(["bash", "-c", f"printf %s, {words}"], capture_output=True, check=True).stdout == b"".join(word + b"," for word in raw)
+    assert "'\u00e4 \u6587'" in words
+
+
 @needs_root
 @pytest.mark.parametrize("plant", ["link", "second name"])
 def test_a_planted_name_of_a_pipe_of_root(run, other, shared, plant):

@@ -2,6 +2,7 @@
 #include "tools/common/text.h"
 
 #include "base/base.h"
+#include "base/fmt.h"
 #include "base/input_file.h"
 
 #include <signal.h>
@@ -78,20 +79,12 @@ unsigned gf_wrap_width(FILE *out)
     return gf_min(size.ws_col, 100);
 }
 
-static bool has_control(const char *word)
-{
-    for (; *word; word++)
-        if ((unsigned char)*word < ' ' || *word == 0x7f)
-            return true;
-    return false;
-}
-
 static void print_escaped(FILE *out, const char *word)
 {
     fputs("$'", out);
     for (; *word; word++) {
-        if ((unsigned char)*word < ' ' || *word == 0x7f)
-            fprintf(out, "\\%03o", (unsigned)*word);
+        if ((unsigned char)*word < ' ' || (unsigned char)*word >= 0x7f)
+            fprintf(out, "\\%03o", (unsigned char)*word);
         else
             fprintf(out, "%s%c", strchr("'\\", *word) ? "\\" : "", *word);
     }
@@ -107,7 +100,7 @@ void gf_shell_word(FILE *out, const char *word)
         fputs(word, out);
         return;
     }
-    if (has_control(word)) {
+    if (!gf_is_plain_text(word)) {
         print_escaped(out, word);
         return;
     }

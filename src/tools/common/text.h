@@ -31,8 +31,8 @@ unsigned gf_wrap_width(FILE *out);
 /* Writes words so that a shell reads them back. */
 
 /*
- * Prints the word, in quotes if a shell would change it. Control characters are escaped in the form
- * $'...', so that the terminal does not interpret them.
+ * Prints the word, in quotes if a shell would change it. Characters that gf_plain_text would replace
+ * are escaped in the form $'...', so that the terminal does not interpret them.
  */
 void gf_shell_word(FILE *out, const char *word);
 

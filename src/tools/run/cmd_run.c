@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fmt.h"
 #include "base/path.h"
 #include "config/option_text.h"
 #include "config/options.h"
@@ -62,11 +63,19 @@ static void print_variables(const struct gf_env *env)
             printf("%s\n", env->entries[i]);
 }
 
+static void print_plain(const char *label, const char *text)
+{
+    char *plain = strdup(text);
+
+    printf("%-12s%s\n", label, plain ? gf_plain_text(plain) : "");
+    free(plain);
+}
+
 static void gf_plan_print(const struct gf_plan *plan)
 {
     const char *preload = gf_env_get(plan->env, PRELOAD);
 
-    printf("program     %s\n", plan->program);
+    print_plain("program", plan->program);
     if (plan->command[1])
         fputs("arguments  ", stdout);
     for (char *const *word = plan->command + 1; *word; word++) {
@@ -78,12 +87,12 @@ static void gf_plan_print(const struct gf_plan *plan)
     if (plan->obstacle)
         printf("library     not loaded: %s%s\n", plan->obstacle,
                preload && *preload ? "; child processes inherit LD_PRELOAD" : "");
-    printf("LD_PRELOAD  %s\n", preload ? preload : "");
+    print_plain("LD_PRELOAD", preload ? preload : "");
     print_variables(plan->env);
     if (plan->huge_pages_off)
         puts("huge pages  off (PR_SET_THP_DISABLE)");
     if (*plan->binding)
-        printf("binding     %s\n", plan->binding);
+        print_plain("binding", plan->binding);
 }
 
 /* Returns 0 if the file can be written or created, otherwise -errno. */
