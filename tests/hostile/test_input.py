@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -450,6 +451,45 @@ def test_many_live_files(hostile):
     one = hostile(300)
     done, calls = opened(one.pid, "top", "-n1")
     assert done.returncode == 0 and calls.count("clock_nanosleep") <= 120, calls.count("clock_nanosleep")
+
+
+# Maps its second argument, an engine, in a number of processes that look like ones with the library.
+ENGINES = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    if (mmap(0, 1, PROT_READ, MAP_PRIVATE, open(argv[2], O_RDONLY), 0) == MAP_FAILED) return 1;
+    prctl(PR_SET_NAME, "gpufeed");
+    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); for (;;) pause(); }
+    puts("ready"); fflush(stdout);
+    for (;;) pause();
+}
+"""
+
+
+@needs_root
+def test_a_list_that_another_user_fills(other, shared, compile_c):
+    """300 processes of another user come before those of this user and of a third one in the list of processes."""
+    program = shutil.copy(compile_c(ENGINES), shared)
+    engine = shutil.copy(program, shared / "libgpufeed-engine.so")
+    with other.start([program, "300", engine], stdout=subprocess.PIPE) as many:
+        with subprocess.Popen([program, "2", engine], stdout=subprocess.PIPE) as own, \
+             subprocess.Popen([program, "2", engine], stdout=subprocess.PIPE, user="daemon") as third:
+            try:
+                assert [one.stdout.readline() for one in (many, own, third)] == 3 * [b"ready\n"]
+                text = bounded("top", "-n1").stdout.decode()
+                row = json.loads(bounded("top", "--json").stdout)
+            finally:
+                for one in (many, own, third):
+                    one.kill()
+    shown = [process["pid"] for process in row["processes"]]
+    assert len(shown) == 256 and row["not_shown"] >= 48 and shown == sorted(shown), row
+    assert {many.pid, own.pid, third.pid} <= set(shown) and re.search(f"^ *{own.pid}  ", text, re.M)
+    assert f"{row['not_shown']} more processes are not shown" in text, text
 
 
 MAPPED = """

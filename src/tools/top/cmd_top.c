@@ -134,7 +134,6 @@ static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
 
 /* Shows running processes that use the library (docs/top.md). */
 
-#define PROCESSES_MAX 256
 #define PERIOD_MS 1000
 #define ANCESTORS_MOST 16
 #define GF_TOP_SCHEMA 1 /* a new field does not change it */
@@ -256,27 +255,26 @@ static int check_process(pid_t pid)
  */
 static int check_operand(struct words *words)
 {
-    pid_t pid;
-    size_t hidden;
+    struct gf_found found;
 
     if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
         return check_process(words->only);
-    if (gf_snapshot_find(words->operand, &pid, 1, &hidden)) {
+    gf_snapshot_find(words->operand, &found);
+    if (found.count) {
         words->only = 0;
         return 0;
     }
     if (words->only)
         return check_process(words->only);
     gf_cli_error("top", "no process of a job %.40s uses libgpufeed now%s", words->operand,
-                 hidden ? "; processes of other users cannot be read" : "");
+                 found.unreadable ? "; processes of other users cannot be read" : "");
     return -ENOENT;
 }
 
 struct picture {
-    pid_t pids[PROCESSES_MAX];
-    unsigned workers[PROCESSES_MAX], asleep[PROCESSES_MAX]; /* of each process */
-    size_t count, hidden;
-    struct gf_top_history history[PROCESSES_MAX];
+    struct gf_found found;
+    unsigned workers[GF_FOUND_MOST], asleep[GF_FOUND_MOST]; /* of each process */
+    struct gf_top_history history[GF_FOUND_MOST];
     size_t kept; /* number of elements of history */
 };
 
@@ -294,12 +292,12 @@ typedef void show_fn(void *closure, const struct gf_snapshot *snapshot,
 
 static void read_picture(struct picture *picture, show_fn *show, void *closure)
 {
-    static struct gf_top_history now[PROCESSES_MAX];
+    static struct gf_top_history now[GF_FOUND_MOST];
     struct gf_snapshot snapshot;
 
-    for (size_t i = 0; i < picture->count; i++) {
-        now[i] = find_history(picture, picture->pids[i]);
-        gf_snapshot_read(picture->pids[i], &snapshot);
+    for (size_t i = 0; i < picture->found.count; i++) {
+        now[i] = find_history(picture, picture->found.pids[i]);
+        gf_snapshot_read(picture->found.pids[i], &snapshot);
         gf_process_figures_add(&now[i], &snapshot);
         now[i].workers = picture->workers[i];
         now[i].asleep = picture->asleep[i];
@@ -307,7 +305,7 @@ static void read_picture(struct picture *picture, show_fn *show, void *closure)
         json_decref(snapshot.report);
     }
     memcpy(picture->history, now, sizeof(now));
-    picture->kept = picture->count;
+    picture->kept = picture->found.count;
 }
 
 static void show_row(void *closure, const struct gf_snapshot *snapshot,
@@ -322,9 +320,12 @@ static void draw(struct picture *picture)
 
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
-    if (!picture->count)
+    if (!picture->found.count)
         printf("No process of this user uses libgpufeed now%s.\n",
-               picture->hidden ? ", and processes of other users cannot be read" : "");
+               picture->found.unreadable ? ", and processes of other users cannot be read" : "");
+    if (picture->found.dropped)
+        printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
+               picture->found.dropped);
 }
 
 static void add_row(void *closure, const struct gf_snapshot *snapshot,
@@ -338,7 +339,8 @@ static void print_json(struct picture *picture)
     json_t *rows = json_array(), *all;
 
     read_picture(picture, add_row, rows);
-    all = json_pack("{s:i,s:o}", "schema", GF_TOP_SCHEMA, "processes", rows);
+    all = json_pack("{s:i,s:o,s:I}", "schema", GF_TOP_SCHEMA, "processes", rows, "not_shown",
+                    (json_int_t)picture->found.dropped);
     if (all && json_dumpf(all, stdout, JSON_COMPACT) == 0)
         putchar('\n');
     json_decref(all);
@@ -350,8 +352,8 @@ static int find_ancestor(const struct picture *picture, pid_t parent)
     bool runs;
 
     for (unsigned i = 0; i < ANCESTORS_MOST && parent > 1; i++) {
-        for (size_t k = 0; k < picture->count; k++)
-            if (picture->pids[k] == parent)
+        for (size_t k = 0; k < picture->found.count; k++)
+            if (picture->found.pids[k] == parent)
                 return (int)k;
         if (!gf_snapshot_is_worker(parent, &parent, &runs))
             break;
@@ -363,24 +365,25 @@ static int find_ancestor(const struct picture *picture, pid_t parent)
 static void fold_workers(struct picture *picture)
 {
     static struct picture all;
-    int row[PROCESSES_MAX]; /* where each process is shown; -1: below `above` */
-    int above[PROCESSES_MAX];
+    int row[GF_FOUND_MOST]; /* where each process is shown; -1: below `above` */
+    int above[GF_FOUND_MOST];
     size_t count = 0;
 
     all = *picture;
     memset(picture->workers, 0, sizeof(picture->workers));
     memset(picture->asleep, 0, sizeof(picture->asleep));
-    for (size_t i = 0; i < all.count; i++) {
+    for (size_t i = 0; i < all.found.count; i++) {
         pid_t parent = 0;
         bool runs = false;
-        above[i] =
-            gf_snapshot_is_worker(all.pids[i], &parent, &runs) ? find_ancestor(&all, parent) : -1;
+        above[i] = gf_snapshot_is_worker(all.found.pids[i], &parent, &runs)
+                       ? find_ancestor(&all, parent)
+                       : -1;
         all.asleep[i] = !runs;
         row[i] = above[i] < 0 ? (int)count : -1;
         if (above[i] < 0)
-            picture->pids[count++] = all.pids[i];
+            picture->found.pids[count++] = all.found.pids[i];
     }
-    for (size_t i = 0; i < all.count; i++) {
+    for (size_t i = 0; i < all.found.count; i++) {
         int top = above[i];
         for (unsigned k = 0; top >= 0 && row[top] < 0 && k < ANCESTORS_MOST; k++)
             top = above[top];
@@ -389,7 +392,7 @@ static void fold_workers(struct picture *picture)
         picture->workers[row[top]]++;
         picture->asleep[row[top]] += all.asleep[i];
     }
-    picture->count = count;
+    picture->found.count = count;
 }
 
 /*
@@ -399,13 +402,12 @@ static void fold_workers(struct picture *picture)
 static bool find(const struct words *words, struct picture *picture)
 {
     if (!words->only) {
-        picture->count =
-            gf_snapshot_find(words->operand, picture->pids, PROCESSES_MAX, &picture->hidden);
+        gf_snapshot_find(words->operand, &picture->found);
         fold_workers(picture);
         return true;
     }
-    picture->pids[0] = words->only;
-    picture->count = 1;
+    picture->found.pids[0] = words->only;
+    picture->found.count = 1;
     return gf_snapshot_check(words->only) == 0;
 }
 

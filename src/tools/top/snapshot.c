@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* The start environment of another process. */
@@ -377,20 +378,64 @@ static bool is_of_job(pid_t pid, const char *job)
     return is;
 }
 
-size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden)
+static uid_t user_of(pid_t pid)
 {
-    size_t count = 0;
+    char path[32];
+    struct stat found;
+
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    return stat(path, &found) ? (uid_t)-1 : found.st_uid;
+}
+
+/*
+ * Returns the index of the last process of the user with the most processes, other than this user;
+ * if all are of this user, of the last process.
+ */
+static size_t find_excess(const struct gf_found *found)
+{
+    const uid_t own = geteuid();
+    size_t excess = found->count - 1, most = 0;
+
+    for (size_t i = 0; i < found->count; i++) {
+        size_t same = 0;
+        for (size_t k = 0; k < found->count; k++)
+            same += found->users[k] == found->users[i];
+        if (found->users[i] != own && same >= most) {
+            most = same;
+            excess = i;
+        }
+    }
+    return excess;
+}
+
+/*
+ * Appends a process to the list. If the list is full, drops one, so that no user's processes keep
+ * those of others from the list.
+ */
+static void add_found(struct gf_found *found, pid_t pid)
+{
+    found->pids[found->count] = pid;
+    found->users[found->count++] = user_of(pid);
+    if (found->count <= GF_FOUND_MOST)
+        return;
+    const size_t excess = find_excess(found), later = --found->count - excess;
+    memmove(&found->pids[excess], &found->pids[excess + 1], later * sizeof(*found->pids));
+    memmove(&found->users[excess], &found->users[excess + 1], later * sizeof(*found->users));
+    found->dropped++;
+}
+
+void gf_snapshot_find(const char *job, struct gf_found *ret)
+{
     DIR *stream = opendir("/proc");
 
-    *ret_hidden = 0;
-    for (long pid; stream && count < max && (pid = next_number(stream)) >= 0;) {
+    *ret = (struct gf_found){.count = 0};
+    for (long pid; stream && (pid = next_number(stream)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         if (error == -EACCES || error == -EPERM)
-            ++*ret_hidden;
+            ret->unreadable++;
         else if (!error && (!job || is_of_job((pid_t)pid, job)))
-            ret[count++] = (pid_t)pid;
+            add_found(ret, (pid_t)pid);
     }
     if (stream)
         closedir(stream);
-    return count;
 }

@@ -23,12 +23,22 @@ struct gf_snapshot {
 /* Reads the process's file in memory or, if that fails, its report file. */
 void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
 
+#define GF_FOUND_MOST 256
+
+struct gf_found {
+    pid_t pids[GF_FOUND_MOST + 1];
+    uid_t users[GF_FOUND_MOST + 1];
+    size_t count;
+    size_t dropped;    /* processes that are not in the list, because it is full */
+    size_t unreadable; /* processes of other users */
+};
+
 /*
  * Lists the processes that have mapped the engine and that this user may read. If `job` is not
- * NULL, lists only the processes of this job (gf_process_env_has_job). Returns their number, at
- * most max. *ret_hidden counts processes of other users that could not be read.
+ * NULL, lists only the processes of this job (gf_process_env_has_job). A full list keeps this user's
+ * processes, and drops those of the user with the most.
  */
-size_t gf_snapshot_find(const char *job, pid_t *ret, size_t max, size_t *ret_hidden);
+void gf_snapshot_find(const char *job, struct gf_found *ret);
 
 /*
  * Whether the process is a forked child, such as a loader's worker, whose figures are those of its
