@@ -68,7 +68,7 @@ def why_failed(suite, case):
 
 
 def cases(path):
-    for suite in ElementTree.parse(path).iter("testsuite"):
+    for suite in suites(path):
         for case in suite.findall("testcase"):
             name = f'{case.get("classname") or ""} {case.get("name")}'.strip()
             yield name, outcome(case), why_failed(suite, case) or reason_of(case)
@@ -83,11 +83,17 @@ def runs(build, base):
             for row in rows}
 
 
+def suites(log):
+    """The output of a test may have characters that XML does not permit, such as colours."""
+    text = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f]", "?", log.read_text(encoding="utf-8", errors="replace"))
+    return ElementTree.fromstring(text.encode()).iter("testsuite")
+
+
 def rows(build, base):
     """Returns {program: [(name, outcome, reason)]} of all cases in one junit file."""
     log = build / "meson-logs" / f"{base}.junit.xml"
     found = collections.defaultdict(list)
-    for suite in ElementTree.parse(log).iter("testsuite") if log.is_file() else ():
+    for suite in suites(log) if log.is_file() else ():
         title = suite.get("name") or ""
         for case in suite.iter("testcase"):
             name = case.get("name") or ""

@@ -230,17 +230,26 @@ double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter
     return moment <= end ? moment : time_of_day(end, filter->of_day, 1);
 }
 
-/* Keeps the elements of a list whose process is not excluded, and for which `wanted` holds. */
+/*
+ * Defines keep_<list>, which keeps the elements of a list whose process is not excluded, and for which
+ * `wanted` holds.
+ */
 #define KEEP(list, count, type, wanted)                                                            \
-    do {                                                                                           \
+    static void keep_##list(struct gf_job *job, double since)                                      \
+    {                                                                                              \
         size_t kept = 0;                                                                           \
-        for (size_t i = 0; i < (count); i++) {                                                     \
-            const type at = (list)[i];                                                             \
+        for (size_t i = 0; i < job->count; i++) {                                                  \
+            const type at = job->list[i];                                                          \
             if (!job->processes[at.process].excluded && (wanted))                                  \
-                (list)[kept++] = at;                                                               \
+                job->list[kept++] = at;                                                            \
         }                                                                                          \
-        (count) = kept;                                                                            \
-    } while (0)
+        job->count = kept;                                                                         \
+    }
+KEEP(stalls, stall_count, struct gf_stall, at.at + at.us / 1e6 >= since)
+KEEP(notes, note_count, struct gf_note, at.at >= since)
+KEEP(marks, mark_count, struct gf_step_mark, at.at >= since)
+KEEP(activity, activity_count, struct gf_activity, at.to > since)
+KEEP(copies, copy_count, struct gf_long_copy, at.at + at.us / 1e6 >= since)
 
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
 {
@@ -250,11 +259,11 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
     for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].first > 0 && job->processes[i].first < since)
             job->since = since;
-    KEEP(job->stalls, job->stall_count, struct gf_stall, at.at + at.us / 1e6 >= since);
-    KEEP(job->notes, job->note_count, struct gf_note, at.at >= since);
-    KEEP(job->marks, job->mark_count, struct gf_step_mark, at.at >= since);
-    KEEP(job->activity, job->activity_count, struct gf_activity, at.to > since);
-    KEEP(job->copies, job->copy_count, struct gf_long_copy, at.at + at.us / 1e6 >= since);
+    keep_stalls(job, since);
+    keep_notes(job, since);
+    keep_marks(job, since);
+    keep_activity(job, since);
+    keep_copies(job, since);
     for (size_t i = 0; i < job->process_count; i++)
         job->processes[i].first = gf_max(job->processes[i].first, since);
 }

@@ -98,7 +98,7 @@ static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sourc
     bool whole = true;
 
     *merge = (struct gf_log_merge){.inputs = calloc(sources->count + 1, sizeof(*merge->inputs)),
-                                   .heap = calloc(sources->count + 1, sizeof(*merge->heap))};
+                                   .heap = calloc(sources->count + 1, sizeof(void *))};
     if (!merge->inputs || !merge->heap)
         return false;
     permit_files();
