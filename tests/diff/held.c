@@ -13,6 +13,8 @@
  * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
  * fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
  * fault-capture: the other thread captures the stream while such a handler runs.
+ * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
+ * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
  */
 #include "kit.h"
 
@@ -428,6 +430,39 @@ static void fault_capture(void)
     want_all(9);
 }
 
+static void on_window_fault(int number, siginfo_t *info, void *unused)
+{
+    char *const page = (char *)((uintptr_t)info->si_addr & ~UINT64_C(4095));
+
+    (void)number, (void)unused;
+    mprotect(host + MIB, MIB, PROT_NONE);
+    mprotect(page, 16 * 4096, PROT_READ | PROT_WRITE);
+}
+
+/* The copy's call returns, although the work before its DMAs waits for what the thread does next. */
+static void fault_small(bool window)
+{
+    const struct sigaction fault = {.sa_sigaction = window ? on_window_fault : on_slow_fault,
+                                    .sa_flags = SA_SIGINFO};
+    uint32_t *const gate = kit_pinned(sizeof(*gate));
+
+    sem_init(&faulted, 0, 0);
+    sigaction(SIGSEGV, &fault, NULL);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    memset(host, 9, SIZE);
+    mprotect(host + MIB, window ? MIB : 4096, PROT_NONE);
+    kit_hold(CU_STREAM_LEGACY, gate);
+    if (!window)
+        kit_thread(context, record_after_fault, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, 2 * MIB, stream));
+    kit_release(gate);
+    kit_join();
+    MUST(cu.cuCtxSynchronize());
+    mprotect(host, SIZE, PROT_READ | PROT_WRITE);
+    MUST(cu.cuMemcpyDtoH_v2(host, device, 2 * MIB));
+    want_all(9);
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -473,6 +508,8 @@ int main(int argc, char **argv)
         fault_after_legacy();
     else if (strcmp(argv[1], "fault-capture") == 0)
         fault_capture();
+    else if (strstr(argv[1], "-small-"))
+        fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)
         with_signals(argv[1]);
     else

@@ -6,6 +6,7 @@
 #include "engine/transfer/copy/copy_ops.h"
 
 #include "base/clock.h"
+#include "engine/transfer/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/staged_copy.h"
@@ -148,11 +149,14 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
  * A fault in the program's memory occurs in the driver, on the thread that called the copy, as it
  * would without the library. The driver uses the ring's stream, behind the staged bytes, because a
  * capture may have begun on the call's stream, and it would refuse or record this part of the copy.
+ * The call then waits for the ring's stream. A call that must not wait uses its own stream, if no
+ * capture begins meanwhile.
  */
 static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
                           const struct gf_stage_result *staged)
 {
     const CUstream on = staged->rest ? staged->rest : staged->aside;
+    unsigned none_seen = gf_captures_begun() - 1; /* so that the state is queried */
     struct gf_copy_call rest = *call;
 
     rest.dst += staged->done;
@@ -162,6 +166,12 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
     if (!on)
         return call->async ? copy_rest_on(call->stream, &rest, direction)
                            : copy_rest_synchronously(&rest, direction);
+    if (!staged->rest && gf_never_waits(call, direction == gf_direction_d2h) &&
+        gf_issue_enter(call->stream, &none_seen)) {
+        const CUresult result = copy_rest_on(call->stream, &rest, direction);
+        gf_issue_leave();
+        return result;
+    }
     const CUresult result = copy_rest_on(on, &rest, direction);
     return result ? result : await_stream(on);
 }

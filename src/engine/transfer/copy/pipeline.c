@@ -386,8 +386,11 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
 {
     struct gf_hold issuing;
     const bool is_held = gf_hold_issue_begin(pipeline->hold, &issuing);
-    const bool is_gated =
-        is_held && !is_on_ring(pipeline) && gf_issue_enter(pipeline->stream, &pipeline->captures);
+    /* Such a copy has a slot for each chunk, so no DMA waits for work behind another one. */
+    const bool stays =
+        gf_never_waits(request->call, pipeline->to_host) && (chunk > 0 || pipeline->goes_on);
+    const bool is_gated = (is_held || stays) && !is_on_ring(pipeline) &&
+                          gf_issue_enter(pipeline->stream, &pipeline->captures);
     CUresult result = choose_stream(pipeline, chunk, is_held, is_gated);
 
     if (result == CUDA_SUCCESS)

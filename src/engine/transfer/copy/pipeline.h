@@ -57,6 +57,15 @@ struct gf_stage_result {
     CUstream rest, aside;
 };
 
+/*
+ * Whether the driver's call does not wait for earlier work of the stream. That work may wait for what
+ * the calling thread does next.
+ */
+static inline bool gf_never_waits(const struct gf_copy_call *call, bool to_host)
+{
+    return call->async && !to_host && call->bytes <= GF_TUNE_ASYNC_NOWAIT;
+}
+
 struct gf_pipeline {
     struct gf_pieces job; /* the first member: a piece casts its job to the pipeline */
     struct gf_ring *ring;
