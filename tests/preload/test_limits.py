@@ -49,3 +49,37 @@ def test_a_shell_starts(run, mib):
     """The shell needs 4 MiB of address space, and the preload library 3 MiB. jemalloc would need 8 MiB more."""
     result = run("prlimit", f"--as={mib << 20}", "/bin/bash", "-c", "echo here")
     assert (result.returncode, result.stdout, result.stderr) == (0, "here\n", "")
+
+
+INTERRUPTED = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+static volatile sig_atomic_t signals;
+static void set_limit(int number) {
+    struct rlimit limit = {signals++ & 1 ? RLIM_INFINITY : (rlim_t)1 << 40, RLIM_INFINITY};
+    (void)number;
+    setrlimit(RLIMIT_AS, &limit);
+}
+int main(void) {
+    const struct itimerval often = {{0, 1000}, {0, 1000}};
+    void *blocks[64] = {0};
+    signal(SIGVTALRM, set_limit);
+    setitimer(ITIMER_VIRTUAL, &often, NULL);
+    for (unsigned i = 0; signals < 60; i++) {
+        free(blocks[i % 64]);
+        blocks[i % 64] = malloc(50000 + rand() % 50000);
+    }
+    puts("done");
+    return 0;
+}
+"""
+
+
+def test_a_handler_that_interrupts_malloc_may_set_a_limit(run, compile_c):
+    """In glibc, setrlimit is safe in a signal handler. The heap waited for ever for a lock that the interrupted thread
+    held."""
+    for done in run.both(compile_c(INTERRUPTED, name="interrupted"), timeout=60):
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

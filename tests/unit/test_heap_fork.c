@@ -11,6 +11,7 @@
 #include "preload/heap/reclaim.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/jemalloc.h"
+#include "preload/heap/mappings.h"
 
 #include <gnu/libc-version.h>
 #include <string.h>
@@ -26,9 +27,9 @@ void gf_arenas_in_child(void)
 
 static bool may_lock; /* in a child */
 
-void gf_reclaim_in_child(bool thread_may_lock)
+void gf_reclaim_in_child(void)
 {
-    may_lock = thread_may_lock;
+    may_lock = !gf_locks;
 }
 
 static pthread_mutex_t heap_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -218,13 +218,10 @@ void gf_pool_init(void)
 }
 
 /* A fork in a signal handler may have interrupted a thread that held the lock. */
-bool gf_pool_in_child(void)
+void gf_pool_in_child(void)
 {
-    const bool held = gf_load_relaxed(&lock.state) != 0;
-
-    if (held)
+    if (gf_load_relaxed(&lock.state) != 0)
         gf_store_relaxed(&lock.state, 0);
-    return held;
 }
 
 /* The caller of the functions up to the next one without `static` holds the lock. */

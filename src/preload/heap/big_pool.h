@@ -53,8 +53,8 @@ void gf_big_unmap(uintptr_t start, size_t size);
 
 /* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
 void gf_pool_init(void);
-/* Called in a forked child, before the pool is used. Returns whether its lock was held: a signal handler forked. */
-bool gf_pool_in_child(void);
+/* Called in a forked child. Frees the lock, which a signal handler that forked may have interrupted. */
+void gf_pool_in_child(void);
 
 /*
  * Takes the smallest kept mapping of at least `size` bytes; the rest of it stays in the pool if it is

@@ -16,6 +16,7 @@
 #include "base/loader.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/jemalloc.h"
+#include "preload/heap/mappings.h"
 #include "preload/heap/reclaim.h"
 
 #include <gnu/libc-version.h>
@@ -94,33 +95,28 @@ static struct {
  */
 static __thread bool held;
 
-/*
- * How many locks of jemalloc this thread holds, waits for, or is about to release. A signal handler
- * that interrupts the thread changes the count and restores it. A forked child purges only if the
- * count was 0 (gf_reclaim_in_child).
- */
-static __thread volatile unsigned locks;
-static __thread unsigned locks_before; /* the count before this thread's fork took all locks */
+static __thread unsigned
+    locks_before; /* gf_locks before this thread's fork took jemalloc's locks */
 
 int gf_heap_mutex_lock(pthread_mutex_t *mutex)
 {
-    locks++;
+    gf_locks++;
     return pthread_mutex_lock(mutex);
 }
 
 int gf_heap_mutex_trylock(pthread_mutex_t *mutex)
 {
-    locks++;
+    gf_locks++;
     const int error = pthread_mutex_trylock(mutex);
     if (error)
-        locks--;
+        gf_locks--;
     return error;
 }
 
 int gf_heap_mutex_unlock(pthread_mutex_t *mutex)
 {
     const int error = pthread_mutex_unlock(mutex);
-    locks--;
+    gf_locks--;
     return error;
 }
 
@@ -166,7 +162,7 @@ static void take_locks(void)
     fork_registering = !registration_depth && handlers_run_unlocked();
     if (fork_registering)
         pthread_mutex_lock(&registering);
-    locks_before = locks;
+    locks_before = gf_locks;
     jemalloc.before();
     held = true;
 }
@@ -200,18 +196,17 @@ static void heap_in_parent(void)
 static void release_locks_in_child(void)
 {
     jemalloc.child();
-    locks = locks_before;
+    gf_locks = locks_before;
     gf_arenas_in_child();
     release_registering();
     gf_stream_list_reset();
 }
 
-/* If a signal handler interrupted malloc and forked, this thread may hold a lock. */
 static void heap_in_child(void)
 {
     if (held)
         release_locks_in_child();
-    gf_reclaim_in_child(locks == 0);
+    gf_reclaim_in_child();
 }
 
 int gf_heap_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))

@@ -83,6 +83,8 @@ void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size)
     replace_entries(ranges, first, last, rest, left);
 }
 
+__thread volatile unsigned gf_locks;
+
 enum { lock_free, lock_held, lock_wanted };
 
 static GF_COLD void wait_for_lock(struct gf_lock *lock)
@@ -97,6 +99,7 @@ void gf_lock_take(struct gf_lock *lock)
 {
     unsigned expected = lock_free;
 
+    gf_locks++;
     if (gf_unlikely(!gf_cas_acquire(&lock->state, &expected, lock_held)))
         wait_for_lock(lock);
 }
@@ -108,6 +111,7 @@ void gf_lock_give(struct gf_lock *lock)
         gf_keep_errno();
         syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1);
     }
+    gf_locks--;
 }
 
 static struct gf_ranges ranges;
@@ -134,11 +138,6 @@ static void lock_mappings(void)
 static void unlock_mappings(void)
 {
     gf_lock_give(&lock);
-}
-
-bool gf_mappings_are_locked(void)
-{
-    return gf_load_relaxed(&lock.state) != 0;
 }
 
 /*

@@ -39,6 +39,13 @@ void gf_lock_take(struct gf_lock *lock);
 void gf_lock_give(struct gf_lock *lock);
 
 /*
+ * How many locks of the heap and of jemalloc this thread holds, waits for, or is about to release. A
+ * signal handler that interrupts the thread changes the count and restores it. The handler may set a
+ * limit or fork; nothing is purged then unless the count is 0.
+ */
+extern __thread volatile unsigned gf_locks;
+
+/*
  * The address ranges that jemalloc has mapped, and the memory policy of new mappings. The functions
  * may be called on any thread. The caller may hold locks of jemalloc, because this module's lock is
  * taken after them.
@@ -52,11 +59,6 @@ void gf_mappings_init(void);
 
 /* Records a range that was mapped. */
 void gf_mappings_add(uintptr_t start, size_t size);
-/*
- * Whether the lock of the ranges is held. In a forked child, after the fork handlers of this module:
- * the fork was made by a signal handler that interrupted the holder.
- */
-bool gf_mappings_are_locked(void);
 /*
  * Removes a range. Call this before the range is unmapped, because after that another thread can
  * map the addresses.

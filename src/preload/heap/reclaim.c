@@ -161,27 +161,29 @@ void gf_reclaim_limit(int resource, uint64_t soft)
     if (!before)
         __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
     begin_budget(reclaim.start, reclaim.most);
-    /* In a child of _Fork, other threads of the parent may hold the locks for ever. */
-    if (!before && reclaim.process == getpid())
+    /*
+     * A signal handler may have interrupted this thread while it holds a lock. In a child of _Fork,
+     * other threads of the parent may hold the locks for ever.
+     */
+    if (!before && !gf_locks && reclaim.process == getpid())
         gf_reclaim_all();
 }
 
-void gf_reclaim_in_child(bool may_lock)
+void gf_reclaim_in_child(void)
 {
     gf_keep_errno();
     const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
 
     gf_own_table_in_child();
     reclaim.process = getpid();
-    /* A signal handler that interrupted the holder of a lock made the fork: the pool stays as it is. */
-    if (gf_pool_in_child() || gf_mappings_are_locked())
-        may_lock = false;
+    gf_pool_in_child();
     gf_store_relaxed(&reclaim.busy, false);
     gf_store_relaxed(&reclaim.watched, false);
     gf_store_relaxed(&reclaim.wake, NULL);
     gf_store_relaxed(&gf_budget.trim, -1);
     begin_budget(gf_min(reclaim.start, START_CHILD), earns ? CHILD_MOST : 0);
-    if (may_lock) {
+    /* If a signal handler that interrupted the holder of a lock made the fork, the pool stays as it is. */
+    if (!gf_locks) {
         while (gf_pool_drop(UINT64_MAX))
             ;
         if (gf_unlikely(gf_load_relaxed(&gf_budget.heap) >= (int64_t)CHILD_MIN) &&

@@ -44,10 +44,9 @@ bool gf_reclaim_is_limited(void);
 /*
  * Called in a forked child, once it can take jemalloc's locks. Purges free memory that the
  * child shares with the parent. While it is shared, the parent's first write to each page makes the
- * kernel copy the page. may_lock: false if this thread may hold a lock of jemalloc. Then nothing is
- * purged.
+ * kernel copy the page. If this thread may hold a lock (gf_locks), nothing is purged.
  */
-void gf_reclaim_in_child(bool may_lock);
+void gf_reclaim_in_child(void);
 
 /* These are the members retained, watch_retained, purge and purge_unused of gf_heap_ops. */
 void gf_reclaim_read(struct gf_heap_retained *ret);
