@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost of a fork: counts of copied pages and of mappings, never times."""
 
+import platform
+
 import pytest
 
 from conftest import APPS, SIM_DIR
@@ -191,6 +193,63 @@ def test_a_thread_may_register_handlers_beside_forks(run, compile_c):
     process in hundreds crashes natively, too."""
     done = run(compile_c(REGISTERING, "-pthread"))
     assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
+
+
+PATCHED = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static pthread_mutex_t cache = PTHREAD_MUTEX_INITIALIZER;
+static pid_t child;
+static void end_child(int number) { kill(child, number); }
+static void lock(void) { pthread_mutex_lock(&cache); }
+static void unlock(void) { pthread_mutex_unlock(&cache); }
+static int heard(void *at, size_t size, int advice) {
+    lock();
+    unlock();
+    return (int)syscall(SYS_madvise, at, size, advice);
+}
+static void patch(void) { /* mov $heard, %r11; jmp *%r11 */
+    unsigned char code[] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3}, *at = (unsigned char *)madvise;
+    const size_t to = (size_t)heard;
+    memcpy(code + 2, &to, sizeof(to));
+    mprotect((void *)((size_t)at & -4096UL), 8192, PROT_READ | PROT_WRITE | PROT_EXEC);
+    memcpy(at, code, sizeof(code));
+}
+int main(void) {
+    void *volatile block;
+    int status = 0;
+    patch();
+    pthread_atfork(lock, unlock, unlock);
+    block = malloc(5 << 20);
+    memset(block, 1, 5 << 20);
+    free(block);
+    signal(SIGALRM, end_child);
+    child = fork();
+    if (!child) {
+        lock();
+        _exit(7);
+    }
+    alarm(10);
+    wait(&status);
+    printf("%d\n", status);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program writes x86-64 code")
+def test_a_child_calls_no_monitor_before_its_handlers(run, compile_c):
+    """A memory monitor's lock is free in the child only after the monitor's own handler has run. The heap's handler runs
+    before, and hung in the monitor."""
+    native, ours = run.both(compile_c(PATCHED, "-fno-builtin", "-pthread", name="patched"), timeout=60)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (0, native.stdout, "")
 
 
 RESOLVER = """

@@ -20,10 +20,10 @@ void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 
 static _Atomic bool started;
 /*
- * True while this thread creates a mapping for jemalloc. jemalloc may unmap superfluous parts of
- * the new mapping.
+ * True while monitors do not see this thread's calls: while it creates a mapping for jemalloc, which may
+ * unmap superfluous parts of the new mapping, and in the heap's fork handler.
  */
-static __thread bool maps;
+static __thread bool unseen;
 /*
  * Number of monitored calls that this thread is in. It exceeds 1 if a monitor's callback makes
  * another monitored call.
@@ -32,15 +32,22 @@ static __thread unsigned monitored;
 
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)
 {
-    maps = true;
+    const bool before = unseen;
+
+    unseen = true;
     void *const mapped = __real_je_pages_map(address, size, alignment, commit);
-    maps = false;
+    unseen = before;
     return mapped;
 }
 
 void gf_monitored_call_start(void)
 {
     gf_store_relaxed(&started, true);
+}
+
+void gf_monitored_call_hide(bool hide)
+{
+    unseen = hide;
 }
 
 bool gf_monitored_call_now(void)
@@ -50,7 +57,7 @@ bool gf_monitored_call_now(void)
 
 static bool is_unseen(void)
 {
-    return maps || !gf_load_relaxed(&started);
+    return unseen || !gf_load_relaxed(&started);
 }
 
 /*

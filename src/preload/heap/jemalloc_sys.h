@@ -21,6 +21,12 @@
 /* Called once, after jemalloc has started. Calls before that need not be visible to monitors. */
 void gf_monitored_call_start(void);
 
+/*
+ * Hides this thread's calls from monitors, until it is called with false. A forked child returns memory
+ * before the monitors' own fork handlers have run, so locks of monitors may still be taken.
+ */
+void gf_monitored_call_hide(bool hide);
+
 /* Whether the calling thread is in one of the calls below. */
 bool gf_monitored_call_now(void);
 

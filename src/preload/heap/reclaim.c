@@ -6,6 +6,7 @@
 #include "preload/heap/big_pool.h"
 #include "preload/heap/jemalloc.h"
 #include "preload/heap/jemalloc_replaced.h"
+#include "preload/heap/jemalloc_sys.h"
 #include "preload/heap/mappings.h"
 
 #include <sys/resource.h>
@@ -184,11 +185,13 @@ void gf_reclaim_in_child(void)
     begin_budget(gf_min(reclaim.start, START_CHILD), earns ? CHILD_MOST : 0);
     /* If a signal handler that interrupted the holder of a lock made the fork, the pool stays as it is. */
     if (!gf_locks) {
+        gf_monitored_call_hide(true);
         while (gf_pool_drop(UINT64_MAX))
             ;
         if (gf_unlikely(gf_load_relaxed(&gf_budget.heap) >= (int64_t)CHILD_MIN) &&
             gf_reclaim_managed())
             gf_evict(UINT64_MAX);
+        gf_monitored_call_hide(false);
     }
 }
 
