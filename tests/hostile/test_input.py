@@ -339,6 +339,13 @@ def test_a_device_among_the_operands(run, tmp_path):
         assert done.returncode == 1 and "cannot read" in done.stderr, done
 
 
+def test_a_file_of_the_kernel(run, tmp_path):
+    """Reading trace_pipe takes its bytes from the program that traces. Like it, this file has no size, and SEEK_DATA fails."""
+    (tmp_path / "a.log").symlink_to("/proc/meminfo")
+    done = run(COMMAND, "report", tmp_path / "a.log", tmp_path, "--json", preload=False)
+    assert json.loads(done.stdout)["input"]["bytes"] == 0, done
+
+
 def test_a_file_with_a_lease(run, tmp_path):
     """A lease of the file's owner lets each open wait for 45 s."""
     old = signal.signal(signal.SIGIO, signal.SIG_IGN)

@@ -89,10 +89,13 @@ static bool make_room(struct gf_line_reader *reader)
 
 /*
  * Moves to the next bytes of a regular file that are in no hole, and stores a zero byte for a hole.
- * Returns how many bytes are read next.
+ * Returns how many bytes are read next. None of a file without a size: it is empty, or the kernel
+ * makes up its bytes, and reading may consume them, as those of trace_pipe.
  */
 static size_t skip_hole(struct gf_line_reader *reader)
 {
+    if (!reader->file_end)
+        return 0;
     const off_t at = reader->file_end >= 0 ? lseek(reader->fd, 0, SEEK_CUR) : -1;
     const off_t data = at < 0 ? -1 : lseek(reader->fd, at, SEEK_DATA);
 
