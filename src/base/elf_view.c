@@ -106,12 +106,16 @@ static bool section_at(const struct gf_elf_view *view, size_t index, Elf64_Shdr 
     return section;
 }
 
-const char *gf_elf_view_interpreter(const struct gf_elf_view *view)
+bool gf_elf_view_interpreter(const struct gf_elf_view *view, char *ret, size_t size)
 {
     const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_INTERP);
-    const char *path = segment ? bytes_at(view, segment->p_offset, segment->p_filesz, 1) : NULL;
+    const size_t length = segment ? *(const volatile Elf64_Xword *)&segment->p_filesz : 0;
+    const char *path =
+        length && length <= size ? bytes_at(view, segment->p_offset, length, 1) : NULL;
 
-    return path && segment->p_filesz && !path[segment->p_filesz - 1] ? path : NULL;
+    if (path)
+        memcpy(ret, path, length);
+    return path && !ret[length - 1];
 }
 
 /* Returns the bytes of the file that the loader would map at this address; NULL if it maps none. */
@@ -132,12 +136,13 @@ static const void *at_address(const struct gf_elf_view *view, uint64_t address, 
 const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *ret_size)
 {
     const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_DYNAMIC);
+    const size_t length = segment ? *(const volatile Elf64_Xword *)&segment->p_filesz : 0;
     const Elf64_Dyn *entry =
-        segment ? bytes_at(view, segment->p_offset, segment->p_filesz, _Alignof(Elf64_Dyn)) : NULL;
+        segment ? bytes_at(view, segment->p_offset, length, _Alignof(Elf64_Dyn)) : NULL;
     uint64_t address = 0, size = 0;
 
-    for (size_t left = entry ? segment->p_filesz / sizeof(*entry) : 0;
-         left && entry->d_tag != DT_NULL; left--, entry++) {
+    for (size_t left = entry ? length / sizeof(*entry) : 0; left && entry->d_tag != DT_NULL;
+         left--, entry++) {
         if (entry->d_tag == DT_STRTAB)
             address = entry->d_un.d_ptr;
         else if (entry->d_tag == DT_STRSZ)

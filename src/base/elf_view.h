@@ -67,8 +67,11 @@ const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *r
 /* The first program header of this type. */
 const Elf64_Phdr *gf_elf_view_segment(const struct gf_elf_view *view, uint32_t type);
 
-/* The path of the loader that a dynamic program requests (PT_INTERP). */
-const char *gf_elf_view_interpreter(const struct gf_elf_view *view);
+/*
+ * Copies the path of the loader that a dynamic program requests (PT_INTERP). Returns false if the
+ * path is longer than size.
+ */
+bool gf_elf_view_interpreter(const struct gf_elf_view *view, char *ret, size_t size);
 
 /*
  * The dynamic string table, with names of symbols and needed libraries. Each name ends with a zero

@@ -12,6 +12,7 @@
 static void check_parts(const char *path, size_t size)
 {
     struct gf_elf_view view;
+    char loader[256];
     size_t length;
 
     if (gf_elf_view_open(path, &view))
@@ -24,8 +25,7 @@ static void check_parts(const char *path, size_t size)
         CHECK(strlen(copy) <= length);
         free(copy);
     }
-    const char *loader = gf_elf_view_interpreter(&view);
-    CHECK(!loader || strlen(loader) < size);
+    CHECK(!gf_elf_view_interpreter(&view, loader, sizeof(loader)) || strlen(loader) < size);
     const unsigned char *id = gf_elf_view_build_id(&view, &length);
     CHECK(!id || (length && id + length <= view.bytes + view.size));
     gf_elf_view_close(&view);

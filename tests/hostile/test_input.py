@@ -36,7 +36,7 @@ def stall(i, tid=7, python="[]", stack="[]", modules="[]"):
 
 
 # Exchanges two files after the first check of one of their paths, by stat or by an open with O_PATH. Or appends to a file
-# before each read, up to 64 MiB.
+# before each read, up to 64 MiB. Or truncates a file that was mapped.
 RACE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,6 +45,7 @@ RACE = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -73,6 +74,16 @@ ssize_t read(int fd, void *buf, size_t size) {
     memset(lines, '\\n', sizeof(lines));
     if (grown >= 0 && (write(grown, lines, sizeof(lines)) < 0 || close(grown))) abort();
     return ((ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read"))(fd, buf, size);
+}
+void *mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+    void *const ret = ((void *(*)(void *, size_t, int, int, int, off_t))dlsym(RTLD_NEXT, "mmap64"))(at, size, protection, flags, fd, offset);
+    const char *name = fd >= 0 ? getenv("TRUNCATES") : NULL;
+    struct stat mapped, named;
+    if (name && !fstat(fd, &mapped) && !lstat(name, &named) && mapped.st_ino == named.st_ino && truncate(name, 0)) abort();
+    return ret;
+}
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
+    return mmap64(at, size, protection, flags, fd, offset);
 }
 long syscall(long number, ...) {
     va_list list;
@@ -301,6 +312,15 @@ def test_a_pipe_of_another_user(run, other, shared):
     other.sh("mkfifo a.log")
     done = run(COMMAND, "report", shared / "a.log", preload=False, timeout=20)
     assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
+
+
+def test_a_program_that_is_truncated(run, tmp_path, compile_c):
+    """Another process truncates the program's file once the command has mapped it."""
+    program = shutil.copy("/bin/true", tmp_path)
+    done = run(COMMAND, "run", "--print", "--", program, preload=False, **race(compile_c, TRUNCATES=program))
+    assert done.returncode == 0 and os.stat(program).st_size == 0, done
+    done = run("/bin/sh", "-c", f"trap '' BUS; exec {COMMAND} run -- grep SigIgn /proc/self/status", preload=False)
+    assert int(done.stdout.split()[1], 16) == 1 << signal.SIGBUS - 1, done
 
 
 def test_a_plan_on_a_terminal(run, tmp_path):

@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -360,6 +361,7 @@ int gf_cmd_run(int argc, char **argv)
     struct gf_run_flags flags;
     char program[PATH_MAX], pid[16];
     struct gf_plan plan = {0};
+    struct sigaction bus_error;
 
     gf_env_copy(environ, &env);
     if (gf_run_flags_read(argc, argv, &env, &flags))
@@ -382,6 +384,8 @@ int gf_cmd_run(int argc, char **argv)
     if (missing)
         return report_not_run(command[0], "", -missing);
     set_defaults(&env);
+    sigaction(SIGBUS, NULL, &bus_error);
+    gf_bus_error_survive(); /* the program's file is mapped */
     if (set_preload(&env, program, command[0], &plan.obstacle))
         return GF_EXIT_FAILED;
     snprintf(pid, sizeof(pid), "%d", getpid());
@@ -397,6 +401,9 @@ int gf_cmd_run(int argc, char **argv)
         gf_plan_print(&plan);
         return GF_EXIT_OK;
     }
+    sigaction(SIGBUS, &bus_error, NULL);
     execvpe(command[0], command, env.entries);
-    return report_not_run(command[0], program, errno);
+    const int error = errno;
+    gf_bus_error_survive();
+    return report_not_run(command[0], program, error);
 }

@@ -112,6 +112,7 @@ static bool is_foreign(const struct gf_elf_view *program)
 
 static void inspect_program(const struct gf_elf_view *program, struct gf_exec_obstacle *ret)
 {
+    char loader[PATH_MAX];
     size_t segments;
 
     if (is_foreign(program)) {
@@ -124,9 +125,9 @@ static void inspect_program(const struct gf_elf_view *program, struct gf_exec_ob
         *ret = (struct gf_exec_obstacle){"statically linked", true};
         return;
     }
-    const char *loader = gf_elf_view_interpreter(program);
-    ret->why = loader && strstr(loader, "ld-musl") ? "built for musl instead of glibc"
-                                                   : find_sanitizer(program);
+    ret->why = gf_elf_view_interpreter(program, loader, sizeof(loader)) && strstr(loader, "ld-musl")
+                   ? "built for musl instead of glibc"
+                   : find_sanitizer(program);
 }
 
 /*
@@ -168,16 +169,6 @@ void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret)
     }
 }
 
-/* Copies the path of a program's loader; false if the program has none. */
-static bool read_loader(const struct gf_elf_view *program, char *ret, size_t size)
-{
-    const char *loader = is_foreign(program) ? NULL : gf_elf_view_interpreter(program);
-
-    if (loader)
-        snprintf(ret, size, "%s", loader);
-    return loader;
-}
-
 bool gf_exec_target_lacks(const char *file, char *ret, size_t size)
 {
     struct gf_elf_view view;
@@ -189,7 +180,8 @@ bool gf_exec_target_lacks(const char *file, char *ret, size_t size)
             return depth > 0 && error == -ENOENT;
         const bool is_program = gf_elf_view_header(&view);
         const bool needs_another =
-            is_program ? read_loader(&view, ret, size) : read_script_interpreter(&view, ret, size);
+            is_program ? !is_foreign(&view) && gf_elf_view_interpreter(&view, ret, size)
+                       : read_script_interpreter(&view, ret, size);
         gf_elf_view_close(&view);
         if (!needs_another)
             return false;
