@@ -229,6 +229,8 @@ def test_count_looks_into_programs(tmp_path):
     assert count(tmp_path / "b") == ("3 passed, 0 failed, 1 skipped", 0)
     write_log(tmp_path / "c", TAP)
     assert count(tmp_path / "b", tmp_path / "c") == ("5 passed, 0 failed, 1 skipped", 0)
+    write_log(tmp_path / "d", TAP.replace("</testsuite>", "<system-out>\x1b[1mred</system-out></testsuite>"))
+    assert count(tmp_path / "d") == ("2 passed, 0 failed, 0 skipped", 0)
 
 
 def test_count_sees_programs_that_died(tmp_path):
