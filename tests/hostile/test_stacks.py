@@ -300,7 +300,8 @@ def test_a_library_that_is_truncated(started, compile_c, tmp_path):
     assert b"pause" in done.stdout and b"libwaits.so+" in done.stdout and b"not read" not in done.stdout, done
 
 
-# A FUSE file system with one file, the text of its second argument. It answers reads until a file of its third argument exists.
+# A FUSE file system with one file of all names, the text of its second argument. It answers reads until a file of its third
+# argument exists. An open of the name "report" is not answered.
 FUSE = r"""
 import ctypes, os, struct, sys
 folder, file, silent = sys.argv[1:]
@@ -316,8 +317,11 @@ while True:
     _, call, number, node = struct.unpack_from("<IIQQ", request := os.read(fuse, 1 << 20))
     out, error = b"", 0
     if call == 26: out = struct.pack("<4I2H2I2HI28x", 7, 31, 0, 0, 1, 1, 1 << 16, 1, 16, 0, 0)[:64].ljust(64, b"\0")
-    elif call == 1: out = struct.pack("<5QII", 2, 0, 100, 100, 0, 0, 0)[:40] + attributes(2)
+    elif call == 1:
+        node = 3 if request[40:].startswith(b"report") else 2
+        out = struct.pack("<5QII", node, 0, 100, 100, 0, 0, 0)[:40] + attributes(node)
     elif call == 3: out = struct.pack("<QII", 100, 0, 0) + attributes(node)
+    elif call == 14 and node == 3: continue
     elif call == 14: out = struct.pack("<QII", 1, 0, 0)
     elif call == 15:
         if os.path.exists(silent): continue
@@ -344,6 +348,25 @@ def test_a_library_on_a_mount_that_does_not_answer(started, compile_c, tmp_path)
             done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} stacks {one.pid} | cat"], capture_output=True, timeout=60, check=False)
             assert b"was not read" in done.stdout, done
             assert "TracerPid:\t0\n" in pathlib.Path(f"/proc/{one.pid}/status").read_text()
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", folder], check=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
+def test_a_report_on_a_mount_that_does_not_answer(started, compile_c, tmp_path):
+    """The command prints the process's figures before the stacks, and reads them from its report."""
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    library = compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so")
+    with subprocess.Popen([sys.executable, "-c", FUSE, folder, library, tmp_path / "silent"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            calls = compile_c(CALLS.replace("unlink(path); mkfifo(path, 0777);", ""), "-ldl", name="calls")
+            one = started("/usr/bin/env", f"GPUFEED_REPORT={folder}/report", calls, folder / "libgpufeed-engine.so")
+            done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} stacks {one.pid} | cat"], capture_output=True, timeout=60, check=False)
+            assert b"cannot be read in time" in done.stderr and b"main+" in done.stdout, done
         finally:
             server.kill()
             subprocess.run(["umount", "-l", folder], check=False)

@@ -5,9 +5,11 @@
 #include "base/fmt.h"
 #include "base/input_file.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 /* The file may change meanwhile, so no more bytes are read than it had. */
@@ -136,4 +138,35 @@ void gf_bus_error_survive(void)
 
     page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     sigaction(SIGBUS, &action, NULL);
+}
+
+int gf_print_apart(void (*print)(const void *closure), const void *closure, int silence_ms)
+{
+    char text[4096];
+    ssize_t got = 0;
+    int ends[2];
+
+    if (pipe(ends))
+        return errno;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child < 0)
+        return errno;
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        print(closure);
+        fflush(stdout);
+        _exit(0);
+    }
+    close(ends[1]);
+    struct pollfd poller = {.fd = ends[0], .events = POLLIN};
+    while (poll(&poller, 1, silence_ms) > 0 && (got = read(ends[0], text, sizeof(text))) > 0)
+        fwrite(text, 1, (size_t)got, stdout);
+    close(ends[0]);
+    kill(child, SIGKILL);
+    return got || !poller.revents ? ETIMEDOUT : 0;
 }

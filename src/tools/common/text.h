@@ -47,3 +47,10 @@ static inline json_t *gf_json_text(const char *text)
  * zero page where the file no longer has one.
  */
 void gf_bus_error_survive(void);
+
+/*
+ * Calls print in a child process, and copies what it prints. The child reads files of another
+ * process, and may hang in the kernel. Returns 0, an errno, or ETIMEDOUT if the child printed nothing
+ * for silence_ms, or did not end.
+ */
+int gf_print_apart(void (*print)(const void *closure), const void *closure, int silence_ms);

@@ -3,6 +3,7 @@
 #include "base/parse.h"
 #include "tools/answer/helps.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/process_report.h"
 #include "tools/top/snapshot.h"
 
@@ -177,8 +178,9 @@ static void print_report(pid_t pid, const struct gf_snapshot *first)
  * Prints the state of a process, if the engine is loaded in it. With GPUFEED_LIVE=on, waits up to
  * two seconds for newer figures, so that the state includes the changes of the last second.
  */
-static void gf_live_state_print(pid_t pid)
+static void gf_live_state_print(const void *closure)
 {
+    const pid_t pid = *(const pid_t *)closure;
     struct gf_snapshot snapshot;
 
     if (gf_snapshot_check(pid) != 0)
@@ -199,6 +201,8 @@ static void gf_live_state_print(pid_t pid)
 }
 
 #define PROGRAM "gpufeed-stacks"
+/* Reading the state takes 2 s. The report file may be on a mount that hangs. */
+#define STATE_MS 6000
 
 static void print_stacks_help(void)
 {
@@ -238,7 +242,9 @@ int gf_cmd_stacks(int argc, char **argv)
     }
     folder[gf_max(length, (ssize_t)0)] = '\0';
     const char *slash = strrchr(folder, '/');
-    gf_live_state_print((pid_t)pid);
+    const pid_t process = (pid_t)pid;
+    if (gf_print_apart(gf_live_state_print, &process, STATE_MS))
+        gf_cli_error("stacks", "the figures of process %d cannot be read in time", process);
     fflush(stdout);
     if (slash) {
         snprintf(path, sizeof(path), "%.*s/" PROGRAM, (int)(slash - folder), folder);

@@ -8,11 +8,9 @@
 #include "tools/stacks/objects.h"
 
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 
 #define CALL(name)                                                                                 \
     {                                                                                              \
@@ -203,39 +201,15 @@ static void print_all(pid_t pid, const struct gf_collected *collected)
 /* No line is printed for longer than this only if a file of the process is on a mount that hangs. */
 #define SILENCE_MS 15000
 
-/*
- * Prints in a child process, which reads the files of the process for the names of functions, and
- * may hang in the kernel.
- */
-static int print_apart(pid_t pid, const struct gf_collected *collected)
-{
-    char text[4096];
-    ssize_t got = 0;
-    int ends[2];
+struct closure {
+    pid_t pid;
+    const struct gf_collected *collected;
+};
 
-    if (pipe(ends))
-        return errno;
-    const pid_t child = fork();
-    if (child < 0)
-        return errno;
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        dup2(ends[1], STDOUT_FILENO);
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        print_all(pid, collected);
-        fflush(stdout);
-        _exit(0);
-    }
-    close(ends[1]);
-    struct pollfd poller = {.fd = ends[0], .events = POLLIN};
-    while (poll(&poller, 1, SILENCE_MS) > 0 && (got = read(ends[0], text, sizeof(text))) > 0)
-        fwrite(text, 1, (size_t)got, stdout);
-    kill(child, SIGKILL);
-    if (got || !poller.revents)
-        puts("\n(the rest is not shown: a file of the process cannot be read)");
-    return 0;
+static void print_child(const void *closure)
+{
+    const struct closure *all = closure;
+    print_all(all->pid, all->collected);
 }
 
 int main(int argc, char **argv)
@@ -258,8 +232,12 @@ int main(int argc, char **argv)
     gf_bus_error_survive();
     gf_permit_find(GF_PERMIT_ALL);
     int error = gf_collect((pid_t)pid, &collected);
-    if (!error)
-        error = print_apart((pid_t)pid, &collected);
+    const struct closure closure = {(pid_t)pid, &collected};
+    const int cut = error ? 0 : gf_print_apart(print_child, &closure, SILENCE_MS);
+    if (cut == ETIMEDOUT)
+        puts("\n(the rest is not shown: a file of the process cannot be read)");
+    else
+        error = error ?: cut;
     gf_collected_free(&collected);
     if (error)
         return fail((pid_t)pid, error);
