@@ -463,6 +463,32 @@ def hostile(tmp_path):
         one.wait()
 
 
+LIVE = """
+import itertools, struct
+file = os.memfd_create("gpufeed-live")
+for k in itertools.count():
+    devices = ",".join(['{"device":%d}' % (k % 7)] * 20000)
+    text = ('{"schema":2,"ran_s":%d,"gpu_time":{"devices":[%s]}}' % (k, devices)).encode()
+    os.pwrite(file, text, 48 + k % 2 * (1 << 20))
+    os.pwrite(file, struct.pack("=8sIiQQQQ", b"gpufeed\\n", 1, os.getpid(), 2 * k, 48 + k % 2 * (1 << 20), len(text), 0), 0)
+    if k == 1:
+        print("ready", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_the_devices_of_a_live_file(tmp_path):
+    """`stacks` looks each of them up in an earlier report. Its child would use up the limit of CPU time."""
+    script = HOSTILE.replace('print("ready", flush=True)\ntime.sleep(100)\n', LIVE)
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path, "0", ""], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            done = bounded("stacks", one.pid, cpu_s=4)
+        finally:
+            one.kill()
+    assert b"hooked calls: none" in done.stdout, done
+
+
 def opened(pid, *words):
     """Runs a command under strace. Returns it, and its open and sleep calls."""
     trace = pathlib.Path(f"/tmp/gpufeed-trace-{os.getpid()}")

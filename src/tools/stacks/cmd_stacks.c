@@ -13,6 +13,7 @@
 
 #define TRIES 20
 #define HOOKS 6 /* the most hooks that are printed */
+#define GPUS 64 /* the most GPUs whose states are printed; a report of another user may list more */
 #define MIB (double)(1 << 20)
 
 static const struct timespec pause_100ms = {.tv_nsec = 100000000};
@@ -41,8 +42,13 @@ static const json_t *device_of(const json_t *report, int number)
     json_t *device;
     size_t i;
 
-    json_array_foreach(devices, i,
-                       device) if ((int)gf_report_number(device, "device") == number) return device;
+    json_array_foreach(devices, i, device)
+    {
+        if (i == GPUS)
+            break;
+        if ((int)gf_report_number(device, "device") == number)
+            return device;
+    }
     return NULL;
 }
 
@@ -55,6 +61,8 @@ static void print_states(const json_t *before, const json_t *now)
 
     json_array_foreach(gf_report_at(now, "gpu_time.devices"), i, device)
     {
+        if (i == GPUS)
+            break;
         const int number = (int)gf_report_number(device, "device");
         const json_t *past = json_object_get(device_of(before, number), "states");
         json_t *states = json_object_get(device, "states");
