@@ -207,7 +207,10 @@ PATCHED = r"""
 #include <unistd.h>
 static pthread_mutex_t cache = PTHREAD_MUTEX_INITIALIZER;
 static pid_t child;
-static void end_child(int number) { kill(child, number); }
+static void end_child(int number) {
+    (void)number;
+    kill(child, SIGKILL);
+}
 static void lock(void) { pthread_mutex_lock(&cache); }
 static void unlock(void) { pthread_mutex_unlock(&cache); }
 static int heard(void *at, size_t size, int advice) {
