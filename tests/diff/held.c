@@ -15,6 +15,7 @@
  * fault-capture: the other thread captures the stream while such a handler runs.
  * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
+ * captures-small-after: such copies beside captures of another thread.
  */
 #include "kit.h"
 
@@ -463,6 +464,25 @@ static void fault_small(bool window)
     want_all(9);
 }
 
+/* The same while another thread often captures a stream of its own. */
+static void small_beside_captures(unsigned rounds)
+{
+    uint32_t *const gate = kit_pinned(sizeof(*gate));
+
+    kit_thread(context, capture_often, NULL);
+    for (unsigned i = 0; i < rounds; i++) {
+        memset(host, (int)i + 2, SIZE);
+        kit_hold(CU_STREAM_LEGACY, gate);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, 2 * MIB, stream));
+        kit_release(gate);
+        MUST(cu.cuStreamSynchronize(stream));
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, device, 2 * MIB, stream));
+        want_all((unsigned char)(i + 2));
+    }
+    stop = true;
+    kit_join();
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -508,6 +528,8 @@ int main(int argc, char **argv)
         fault_after_legacy();
     else if (strcmp(argv[1], "fault-capture") == 0)
         fault_capture();
+    else if (strcmp(argv[1], "captures-small-after") == 0)
+        small_beside_captures(rounds * 4);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)

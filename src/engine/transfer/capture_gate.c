@@ -9,13 +9,13 @@
 #include <time.h>
 
 /*
- * A copy that finds the gate closed spins for at most this long. The call that begins a capture
+ * A copy that finds the gate closed waits for at most this long. The call that begins a capture
  * takes less time, and opens the gate when it returns.
  */
 #define OPEN_NS 20000
 /*
- * A call that begins a capture waits for copies that are issuing work. It spins for SPIN_NS, then
- * sleeps repeatedly, and waits at most WAIT_NS in total.
+ * A call that begins a capture waits for copies that are issuing work, at most WAIT_NS in total, and
+ * so does gf_issue_insist for the call. Waits spin for SPIN_NS, then sleep repeatedly.
  */
 #define SPIN_NS 50000
 #define WAIT_NS UINT64_C(100000000)
@@ -49,18 +49,32 @@ static bool count_issue(void)
     return false;
 }
 
-static bool await_open(void)
+static void pause_since(uint64_t start_ns)
 {
-    const uint64_t until = gf_now_ns() + OPEN_NS;
-    do
+    static const struct timespec pause = {.tv_nsec = 50000};
+
+    if (gf_now_ns() - start_ns < SPIN_NS)
         gf_relax();
-    while (gf_load_relaxed(&closed) && gf_now_ns() < until);
-    return count_issue();
+    else
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
-bool gf_issue_enter(CUstream stream, unsigned *seen)
+/* Another call may close the gate again right after it was opened. */
+static bool await_open(uint64_t limit_ns)
 {
-    if (!count_issue() && !await_open())
+    const uint64_t start = gf_now_ns();
+
+    do {
+        pause_since(start);
+        if (!gf_load_relaxed(&closed) && count_issue())
+            return true;
+    } while (gf_now_ns() - start < limit_ns);
+    return false;
+}
+
+static bool enter(CUstream stream, uint64_t limit_ns, unsigned *seen)
+{
+    if (!count_issue() && !await_open(limit_ns))
         return false;
     const unsigned now = gf_captures_begun();
     if (now == *seen || is_uncaptured(stream)) {
@@ -71,6 +85,16 @@ bool gf_issue_enter(CUstream stream, unsigned *seen)
     return false;
 }
 
+bool gf_issue_enter(CUstream stream, unsigned *seen)
+{
+    return enter(stream, OPEN_NS, seen);
+}
+
+bool gf_issue_insist(CUstream stream, unsigned *seen)
+{
+    return enter(stream, WAIT_NS, seen);
+}
+
 void gf_issue_leave(void)
 {
     gf_sub_seq_cst(&issues, 1);
@@ -78,18 +102,12 @@ void gf_issue_leave(void)
 
 void gf_capture_begins(void)
 {
-    static const struct timespec pause = {.tv_nsec = 50000};
-
     gf_add_seq_cst(&closed, 1);
     if (gf_likely(!gf_load_seq_cst(&issues)))
         return;
     const uint64_t start = gf_now_ns();
-    for (uint64_t waited = 0; gf_load_seq_cst(&issues) && waited < WAIT_NS;
-         waited = gf_now_ns() - start)
-        if (waited < SPIN_NS)
-            gf_relax();
-        else
-            clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    while (gf_load_seq_cst(&issues) && gf_now_ns() - start < WAIT_NS)
+        pause_since(start);
 }
 
 void gf_capture_begun(void)

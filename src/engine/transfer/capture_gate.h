@@ -27,6 +27,11 @@ unsigned gf_captures_begun(void);
  * may soon be captured, and the caller must not call gf_issue_leave.
  */
 bool gf_issue_enter(CUstream stream, unsigned *seen);
+/*
+ * The same for a copy that must not wait for its DMAs, as it would on the ring's stream. Waits longer
+ * for the call that closed the gate, at most 100 ms.
+ */
+bool gf_issue_insist(CUstream stream, unsigned *seen);
 void gf_issue_leave(void);
 
 /* Called before and after a call of the program that may begin a capture. */

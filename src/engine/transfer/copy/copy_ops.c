@@ -167,7 +167,7 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
         return call->async ? copy_rest_on(call->stream, &rest, direction)
                            : copy_rest_synchronously(&rest, direction);
     if (!staged->rest && gf_never_waits(call, direction == gf_direction_d2h) &&
-        gf_issue_enter(call->stream, &none_seen)) {
+        gf_issue_insist(call->stream, &none_seen)) {
         const CUresult result = copy_rest_on(call->stream, &rest, direction);
         gf_issue_leave();
         return result;

@@ -389,8 +389,9 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     /* Such a copy has a slot for each chunk, so no DMA waits for work behind another one. */
     const bool stays =
         gf_never_waits(request->call, pipeline->to_host) && (chunk > 0 || pipeline->goes_on);
-    const bool is_gated = (is_held || stays) && !is_on_ring(pipeline) &&
-                          gf_issue_enter(pipeline->stream, &pipeline->captures);
+    const bool is_gated =
+        (is_held || stays) && !is_on_ring(pipeline) &&
+        (stays ? gf_issue_insist : gf_issue_enter)(pipeline->stream, &pipeline->captures);
     CUresult result = choose_stream(pipeline, chunk, is_held, is_gated);
 
     if (result == CUDA_SUCCESS)
