@@ -15,7 +15,8 @@
  * fault-capture: the other thread captures the stream while such a handler runs.
  * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
- * captures-small-after: such copies beside captures of another thread.
+ * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
+ * captures, a copy waits for the legacy stream, and that for another thread's copy.
  */
 #include "kit.h"
 
@@ -483,6 +484,32 @@ static void small_beside_captures(unsigned rounds)
     kit_join();
 }
 
+static void copy_behind(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+}
+
+static void pair_beside_captures(unsigned rounds)
+{
+    uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
+    unsigned char *const back = kit_pageable(SIZE);
+    const CUdeviceptr from = kit_device(SIZE);
+    const CUstream own = kit_stream();
+
+    kit_thread(context, capture_often, NULL);
+    for (unsigned i = 0; i < rounds; i++) {
+        kit_hold(CU_STREAM_LEGACY, &gates[i]);
+        kit_thread(context, copy_behind, NULL);
+        kit_sleep_us(10000);
+        MUST(cu.cuMemcpyDtoHAsync_v2(back, from, SIZE, own));
+        kit_release(&gates[i]);
+        MUST(cu.cuStreamSynchronize(CU_STREAM_LEGACY));
+    }
+    stop = true;
+    kit_join();
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -530,6 +557,8 @@ int main(int argc, char **argv)
         fault_capture();
     else if (strcmp(argv[1], "captures-small-after") == 0)
         small_beside_captures(rounds * 4);
+    else if (strcmp(argv[1], "captures-pair-after") == 0)
+        pair_beside_captures(rounds * 4);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)

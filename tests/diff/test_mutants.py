@@ -218,6 +218,7 @@ MUTANTS = {
     "captures_the_rest": held("fault-capture"),
     "moves_small_copies": held("fault-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
+    "blocks_the_ring": held("captures-pair-after", GPUFEED_STAGE_RING=64 << 20, GPUFEED_ASYNC="queue", SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
     "awaits_the_rest": held("window-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "keeps_lost_streams": held("lost", SIM_LINK_MBPS=500, KIT_ALARM=8),
     "records_late": held("event-late", SIM_DELAY="cuEventRecord:70000", KIT_ALARM=12),

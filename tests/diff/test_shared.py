@@ -56,6 +56,7 @@ HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "beside": {"SIM_DELAY": SLOW_CALLS}, "into": {"SIM_DELAY": SLOW_CALLS},
     "lost-batch": {"SIM_DMA": "late", "SIM_LATE_MS": 3000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000", "GPUFEED_STAGE_RING": 32 << 20},
     "captures-small-after": {"GPUFEED_STAGE_RING": 32 << 20, "SIM_DELAY": SLOW_CAPTURES},
+    "captures-pair-after": {"GPUFEED_STAGE_RING": 64 << 20, "GPUFEED_ASYNC": "queue", "SIM_DELAY": SLOW_CAPTURES},
     "fault-small-after": {"GPUFEED_STAGE_RING": 32 << 20}, "window-small-after": {"GPUFEED_STAGE_RING": 32 << 20},
     "fault-capture": {}, "fault-after-legacy": {"GPUFEED_STAGE_RING": 32 << 20}, "fault-batch": {}}
 

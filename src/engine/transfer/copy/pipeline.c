@@ -360,13 +360,27 @@ CUstream gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks)
 }
 
 /*
+ * Called before the DMAs move to the ring's stream. Waits for the DMAs so far: on a blocking stream,
+ * they wait for earlier work of the legacy stream, for which the copy has not waited. The ring's
+ * stream must not wait for them, because other copies use it, too. The hold may end meanwhile.
+ */
+static bool await_issued(struct gf_pipeline *pipeline, uint64_t chunk, struct gf_hold *issuing)
+{
+    bool broken = false;
+
+    gf_hold_issue_end(issuing);
+    const bool ret = chunk == 0 || gf_pipeline_await(pipeline, chunk, &broken);
+    gf_hold_issue_begin(pipeline->hold, issuing);
+    return ret;
+}
+
+/*
  * Chooses the stream of the next DMA. If the call's stream may be captured, or the copy has lost its
- * hold, the DMAs move to the ring's stream, behind the last DMA: on a blocking stream, that DMA waits
- * for earlier work of the legacy stream, for which the copy has not waited. If that is impossible, the
- * driver copies the rest; if the copy has issued nothing yet, the driver copies all.
+ * hold, the DMAs move to the ring's stream. If that is impossible, the driver copies the rest; if the
+ * copy has issued nothing yet, the driver copies all.
  */
 static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool is_held,
-                              bool is_gated)
+                              bool is_gated, struct gf_hold *issuing)
 {
     const bool begins = chunk == 0 && !pipeline->goes_on;
 
@@ -374,7 +388,7 @@ static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool
         return CUDA_SUCCESS;
     if (begins)
         return is_held ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : LOST;
-    if (chunk > 0 && !follow_last(pipeline, chunk - 1))
+    if (!await_issued(pipeline, chunk, issuing))
         return LOST;
     gf_pipeline_move(pipeline);
     pipeline->has_moved = true;
@@ -392,7 +406,7 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     const bool is_gated =
         (is_held || stays) && !is_on_ring(pipeline) &&
         (stays ? gf_issue_insist : gf_issue_enter)(pipeline->stream, &pipeline->captures);
-    CUresult result = choose_stream(pipeline, chunk, is_held, is_gated);
+    CUresult result = choose_stream(pipeline, chunk, is_held, is_gated, &issuing);
 
     if (result == CUDA_SUCCESS)
         result = dma(request, pipeline, chunk, pipeline->stream);
