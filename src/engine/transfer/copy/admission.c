@@ -230,8 +230,9 @@ unsigned gf_admission_threads(size_t ret_least[gf_direction_count])
 {
     const unsigned threads = gf_load_relaxed(&state.most_threads);
 
+    /* Before the first copy, staging may not have been set up. */
     for (unsigned direction = 0; direction < gf_direction_count; direction++)
-        ret_least[direction] = least_alone(direction, threads);
+        ret_least[direction] = threads ? least_alone(direction, threads) : 0;
     return threads;
 }
 
