@@ -331,8 +331,8 @@ static json_t *side_json(const char *name, const struct gf_figures *figures, dou
                      "stalls_s", stalls_json(figures, runs));
 }
 
-static int print_json(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
-                      json_t *after)
+static int print_comparison(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
+                            json_t *after)
 {
     json_t *whole =
         json_pack("{s:i, s:s, s:f, s:f, s:f, s:o, s:o}", "schema", 1, "time",
@@ -514,7 +514,7 @@ static int print_trial(const struct words *words, const struct gf_trial *trial, 
     for (size_t i = 0; i < 2; i++)
         sides[i] = side_json(words->arms.list[i].name, &trial->figures[i],
                              gf_mean(trial->times[i], trial->pairs), trial->pairs);
-    return print_json(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
+    return print_comparison(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
 }
 
 static int compare_runs(const struct words *words, char *const *command)
@@ -548,7 +548,7 @@ static int compare_times(const struct words *words, const char *const names[2],
         error =
             gf_bootstrap_ratio_apart((const double *const[]){times[0], times[1]}, counts, &ratio);
     if (!error && words->json)
-        error = print_json(
+        error = print_comparison(
             stdout, by_step, &ratio,
             side_json(names[0], &folders[0].sum, gf_mean(times[0], counts[0]), counts[0]),
             side_json(names[1], &folders[1].sum, gf_mean(times[1], counts[1]), counts[1]));
