@@ -154,7 +154,7 @@ def boot(layout, folder, seconds):
                 data = os.read(qemu.stdout.fileno(), 65536)
                 if not data:
                     code = qemu.wait()
-                    return lines, f"QEMU exited with {code}" if code else None, False
+                    return lines, f"QEMU exited with {code}" if code else None, code < 0 and not lines  # the emulator crashed
                 *whole, rest = (rest + data).split(b"\n")
                 lines += [line.decode(errors="replace").rstrip("\r") for line in whole]
         # Occasionally the emulator's processors deadlock before the kernel's first message.
