@@ -320,7 +320,8 @@ def test_a_program_that_is_truncated(run, tmp_path, compile_c):
     done = run(COMMAND, "run", "--print", "--", program, preload=False, **race(compile_c, TRUNCATES=program))
     assert done.returncode == 0 and os.stat(program).st_size == 0, done
     done = run("/bin/sh", "-c", f"trap '' BUS; exec {COMMAND} run -- grep SigIgn /proc/self/status", preload=False)
-    assert int(done.stdout.split()[1], 16) == 1 << signal.SIGBUS - 1, done
+    # What starts the tests may ignore other signals.
+    assert int(done.stdout.split()[1], 16) & 1 << signal.SIGBUS - 1, done
 
 
 def test_a_plan_on_a_terminal(run, tmp_path):
@@ -540,7 +541,8 @@ def test_a_list_that_another_user_fills(other, shared, compile_c):
                 for one in (many, own, third):
                     one.kill()
     shown = [process["pid"] for process in row["processes"]]
-    assert len(shown) == 256 and row["not_shown"] >= 48 and shown == sorted(shown), row
+    # A process of another test may end before its row is made.
+    assert 240 <= len(shown) <= 256 and row["not_shown"] >= 48 and shown == sorted(shown), row
     assert {own.pid, third.pid} <= set(shown) and re.search(f"^ *{own.pid}  ", text, re.M)
     assert f"{row['not_shown']} more processes are not shown" in text, text
 
