@@ -9,8 +9,9 @@ wanted=$(mktemp) found=$(mktemp)
 trap 'rm -f "$wanted" "$found"' EXIT
 
 listed() {
-    "$@" | tr -s ' ' '\n' | sed '/^$/d' | tee -a "$wanted" | grep -q . ||
-        { echo "no rows in the list" >&2; exit 1; }
+    "$@" | tr -s ' ' '\n' | sed '/^$/d' >"$found" # to a file: a reader that ends early would end the writer, too
+    [ -s "$found" ] || { echo "no rows in the list" >&2; exit 1; }
+    cat "$found" >>"$wanted"
 }
 listed "$@" -E -P -x c -D'GF_CU(symbol)=symbol' -D'GF_LIBC(symbol)=symbol' -D'GF_API(symbol)=symbol' "$hooks"
 listed "$@" -E -P -x c -D'GF_FAMILY(name, type, parameters, arguments)=name' -D'GF_FAMILY_DERIVED(name)=name' \
