@@ -275,7 +275,10 @@ static bool is_plain(uint32_t c)
     return true;
 }
 
-/* Returns the first character that is not plain, and sets *ret_length; NULL if there is none. */
+/*
+ * Finds the first character that is not plain. Returns its start and stores its length in bytes.
+ * Returns NULL if all characters are plain.
+ */
 static const char *find_not_plain(const char *text, unsigned *ret_length)
 {
     uint32_t c;

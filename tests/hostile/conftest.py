@@ -23,6 +23,21 @@ compile_c = _preload.compile_c
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 
+# For programs in C that replace syscall().
+SYSCALL_KIT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#define READ_ARGUMENTS(number, at) \
+    va_list list; \
+    long at[6]; \
+    va_start(list, number); \
+    for (int i = 0; i < 6; i++) at[i] = va_arg(list, long); \
+    va_end(list);
+#define PASS_ON(number, at) ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, at[0], at[1], at[2], at[3], at[4], at[5])
+"""
+
+
 class Other:
     """The other user."""
 

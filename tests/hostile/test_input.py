@@ -19,7 +19,7 @@ import sys
 
 import pytest
 
-from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES, needs_root
+from conftest import COMMAND, PRELOAD, SIM_DIR, START_COPIES, SYSCALL_KIT, needs_root
 
 CPU_S = 8  # limit for inputs that take less than 1 s; the machine may be slow
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
@@ -37,11 +37,8 @@ def stall(i, tid=7, python="[]", stack="[]", modules="[]"):
 
 # Exchanges two files after the first check of one of their paths, by stat or by an open with O_PATH. Or appends to a file
 # before each read, up to 64 MiB. Or truncates a file that was mapped.
-RACE = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
+RACE = SYSCALL_KIT + r"""
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,12 +83,8 @@ void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offse
     return mmap64(at, size, protection, flags, fd, offset);
 }
 long syscall(long number, ...) {
-    va_list list;
-    long at[6];
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) at[i] = va_arg(list, long);
-    va_end(list);
-    const long result = ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, at[0], at[1], at[2], at[3], at[4], at[5]);
+    READ_ARGUMENTS(number, at)
+    const long result = PASS_ON(number, at);
     if (number == SYS_openat && (at[2] & O_PATH)) swap((const char *)at[1]);
     return result;
 }

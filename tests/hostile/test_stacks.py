@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, COMMAND
+from conftest import BUILD, COMMAND, SYSCALL_KIT
 
 STACKS = BUILD / "src" / "tools" / "gpufeed-stacks"
 pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
@@ -242,23 +242,16 @@ def test_a_library_with_a_sparse_table(started, compile_c, tmp_path):
 
 
 # A reader to which the kernel answers slowly, or whose files are truncated once they are mapped.
-SLOW = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdarg.h>
+SLOW = SYSCALL_KIT + r"""
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 long syscall(long number, ...) {
-    va_list list;
-    long at[6];
-    va_start(list, number);
-    for (int i = 0; i < 6; i++) at[i] = va_arg(list, long);
-    va_end(list);
+    READ_ARGUMENTS(number, at)
     if (number == SYS_openat && getenv("SLOW") && strstr((const char *)at[1], "/status")) usleep(atoi(getenv("SLOW")));
-    return ((long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"))(number, at[0], at[1], at[2], at[3], at[4], at[5]);
+    return PASS_ON(number, at);
 }
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
     static void *(*next)(void *, size_t, int, int, int, off_t);
