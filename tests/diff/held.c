@@ -16,7 +16,8 @@
  * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
  * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
- * captures, a copy waits for the legacy stream, and that for another thread's copy.
+ * captures, a copy waits for the legacy stream, and that for another thread's copy. creates: the
+ * driver's call of a small copy waits for what another thread does after its first copies.
  */
 #include "kit.h"
 
@@ -510,6 +511,30 @@ static void pair_beside_captures(unsigned rounds)
     kit_join();
 }
 
+static void copy_small(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuMemcpyDtoH_v2(host, device, 32768));
+}
+
+/* NVIDIA's driver creates no event and registers nothing while a pageable copy waits in it. */
+static void creates(unsigned rounds)
+{
+    uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
+    unsigned char *const back = kit_pageable(2 * SIZE);
+    const CUdeviceptr from = kit_device(2 * SIZE);
+
+    for (unsigned i = 0; i < rounds; i++) {
+        kit_hold(CU_STREAM_LEGACY, &gates[i]);
+        kit_thread(context, copy_small, NULL);
+        kit_sleep_us(20000);
+        MUST(cu.cuMemcpyDtoHAsync_v2(back, from, 2 * SIZE, stream));
+        MUST(cu.cuMemcpyHtoDAsync_v2(from, back, 2 * SIZE, stream));
+        kit_release(&gates[i]);
+        kit_join();
+    }
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -559,6 +584,8 @@ int main(int argc, char **argv)
         small_beside_captures(rounds * 4);
     else if (strcmp(argv[1], "captures-pair-after") == 0)
         pair_beside_captures(rounds * 4);
+    else if (strcmp(argv[1], "creates") == 0)
+        creates(ROUNDS);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)

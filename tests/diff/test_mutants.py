@@ -220,6 +220,8 @@ MUTANTS = {
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
     "blocks_the_ring": held("captures-pair-after", GPUFEED_STAGE_RING=64 << 20, GPUFEED_ASYNC="queue", SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
     "awaits_the_rest": held("window-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
+    "registers_beside_calls": held("creates", SIM_EXCLUSIVE=1, GPUFEED_STAGE_RING=64 << 20, KIT_ALARM=8),
+    "creates_in_copies": held("creates", SIM_EXCLUSIVE=1, GPUFEED_STAGE_RING=16 << 20, KIT_ALARM=8),
     "keeps_lost_streams": held("lost", SIM_LINK_MBPS=500, KIT_ALARM=8),
     "records_late": held("event-late", SIM_DELAY="cuEventRecord:70000", KIT_ALARM=12),
     "hurries_in_real_time": held("event-late-urgent", SIM_DELAY="cuEventRecord:10000", KIT_ALARM=8),

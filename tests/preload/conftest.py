@@ -20,7 +20,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests" / "aarch64"))
 from exceptions import read_exceptions  # noqa: E402  pylint: disable=wrong-import-position
 
-BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build"))
+BUILD = pathlib.Path(os.environ.get("GF_BUILD", SOURCE / "build")).resolve()
 PRELOAD = BUILD / "src" / "preload" / "libgpufeed.so"
 ENGINE_DIR = BUILD / "src" / "engine"
 COMMAND = BUILD / "src" / "tools" / "gpufeed"

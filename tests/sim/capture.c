@@ -4,6 +4,7 @@
  * device are refused. A GLOBAL capture refuses the calls of any thread, THREAD_LOCAL those of the
  * capturing thread, RELAXED none. A refused call invalidates the capture.
  */
+#include "copy.h"
 #include "graph.h"
 
 /* The driver exports these functions, too. */
@@ -149,6 +150,7 @@ static CUresult begin_on(bool per_thread, CUstream handle, CUstreamCaptureMode m
     if (result)
         return result;
     struct sim_capture *capture = NULL;
+    sim_await_copies();
     if (stream == stream->context->legacy)
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     else if (stream->capture)

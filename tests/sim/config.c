@@ -132,6 +132,7 @@ void sim_config_read(void)
     sim_config.memory = number("SIM_MEMORY_MB", 143155) << 20;
     sim_config.late = dma && strcmp(dma, "late") == 0;
     sim_config.turns = number("SIM_TURNS", 0);
+    sim_config.exclusive = number("SIM_EXCLUSIVE", 0);
     sim_config.error = (int)number("SIM_ERRNO", 0);
     sim_config.batch = batch_of(getenv("SIM_BATCH"));
     sim_config.late_ms = (unsigned)number("SIM_LATE_MS", 50);

@@ -205,11 +205,21 @@ static CUresult in_place_now(struct sim_stream *stream, const struct sim_block *
     return result;
 }
 
+static unsigned in_place_count;
+
+void sim_await_copies(void)
+{
+    while (sim_config.exclusive && in_place_count)
+        pthread_cond_wait(&sim_done, &sim_lock);
+}
+
 static CUresult in_place(struct sim_stream *stream, const struct sim_block *block, size_t early,
                          bool to_host)
 {
     begin_turn(stream, to_host);
+    in_place_count++;
     CUresult result = in_place_now(stream, block, early);
+    in_place_count--;
     end_turn(stream, to_host);
     return result;
 }

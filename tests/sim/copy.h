@@ -30,6 +30,12 @@ CUresult sim_copy(bool per_thread, CUstream handle, const struct sim_block *bloc
                   enum sim_side dst, enum sim_side src, enum sim_when when);
 struct sim_block sim_line(uintptr_t dst, uintptr_t src, size_t size);
 /*
+ * The caller holds the lock. With SIM_EXCLUSIVE, waits until no call of a pageable copy is under way:
+ * the driver's calls that create, register or begin a capture need a lock that such a copy shares.
+ */
+void sim_await_copies(void);
+
+/*
  * Makes the operation of a graph node. Returns NULL if the block does not fit the memory at its
  * ends.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: recording, querying and waiting, and the order that they create between streams. */
+#include "copy.h"
 #include "graph.h"
 
 #include <stdlib.h>
@@ -30,6 +31,7 @@ CUresult cuEventCreate(CUevent *ret, unsigned flags)
     event->context = context;
     event->flags = flags;
     pthread_mutex_lock(&sim_lock);
+    sim_await_copies();
     event->next = events;
     events = event;
     pthread_mutex_unlock(&sim_lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pinned host memory: allocated by the driver, or registered memory of the program. */
+#include "copy.h"
 #include "sim.h"
 
 #include <fcntl.h>
@@ -173,6 +174,7 @@ static CUresult pin(void *pointer, size_t size, unsigned flags)
     if (result)
         return result;
     pthread_mutex_lock(&sim_lock);
+    sim_await_copies();
     result = sim_unsafe();
     struct sim_range *range = NULL;
     if (result)
@@ -219,6 +221,7 @@ CUresult cuMemHostUnregister(void *pointer)
 {
     SIM_ENTER("cuMemHostUnregister");
     pthread_mutex_lock(&sim_lock);
+    sim_await_copies();
     CUresult result = without_trouble();
     struct sim_range *range = sim_range_at((uintptr_t)pointer);
     if (result)

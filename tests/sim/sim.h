@@ -80,8 +80,9 @@ struct sim_config {
     unsigned late_ms;
     uint64_t pageable_rate, link_rate; /* limits of a copy in bytes per second; 0: no limit */
     enum sim_batch batch;
-    bool turns; /* SIM_TURNS=1 */
-    int error;  /* SIM_ERRNO */
+    bool turns;     /* SIM_TURNS=1 */
+    bool exclusive; /* SIM_EXCLUSIVE=1 */
+    int error;      /* SIM_ERRNO */
 };
 
 extern pthread_mutex_t sim_lock;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream handles: creation, look-up and waits. */
+#include "copy.h"
 #include "sim.h"
 
 #include <stdlib.h>
@@ -118,6 +119,7 @@ static CUresult create(CUstream *ret, unsigned flags, int priority)
     if (!ret || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_lock);
+    sim_await_copies();
     *ret = (CUstream)sim_stream_make(context, flags,
                                      priority > 0    ? 0
                                      : priority < -5 ? -5

@@ -206,9 +206,10 @@ static void failures_turn_the_ring_off(void **state)
     assert_null(gf_slot_acquire(ring, 1));
     assert_false(gf_ring_is_on(ring));
     gf_ring_end(&context);
-    ring = ready(GF_SIZE_AUTO);
+    ring = fresh(GF_SIZE_AUTO);
     driver.create = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_null(gf_slot_acquire(ring, 1));
+    gf_ring_ready(ring, GF_MIB(16));
+    assert_false(gf_ring_ready(ring, GF_MIB(16)));
     assert_false(gf_ring_is_on(ring));
     gf_ring_end(&context);
 }

@@ -195,6 +195,16 @@ static bool others_are_inside(CUstream stream, CUcontext context, bool blocking)
     return false;
 }
 
+bool gf_hold_others_submit(void)
+{
+    const unsigned own = records() ? gf_setup.submitter() : GF_SUBMITTERS;
+
+    for (unsigned i = 0; own < GF_SUBMITTERS && i < GF_SUBMITTERS; i++)
+        if (i != own && gf_load_acquire(&records()->submitters[i].stream))
+            return true;
+    return false;
+}
+
 /* Holds. */
 
 static uint64_t ticket_of(const struct entry *entry)

@@ -39,6 +39,8 @@ void gf_hold_start(void);
  * call met a hold of it. Copies on such a stream should not hold it.
  */
 bool gf_hold_is_shared(CUstream stream, CUcontext context);
+/* Whether another thread is inside a call that puts something on any stream. */
+bool gf_hold_others_submit(void);
 /* Remembers that several threads use the stream at the same time. */
 void gf_hold_note_shared(CUstream stream, CUcontext context);
 

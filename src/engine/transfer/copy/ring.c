@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 
+/* Slots of a ring beyond its units, for copies that need only an event. */
+#define SPARE_SLOTS 64u
+
 /*
  * Allocates the first `units` contiguous free units at or after unit `from`. False: there are no
  * such units.
@@ -178,22 +181,34 @@ struct gf_ring *gf_ring_of(struct gf_context *context)
     return none;
 }
 
-CUstream gf_ring_stream(struct gf_ring *ring)
+CUstream gf_ring_stream(const struct gf_ring *ring)
 {
-    CUstream stream = gf_load_acquire(&ring->stream), none = NULL;
-    if (gf_likely(stream != NULL))
-        return stream;
-    const CUresult result =
-        gf_setup.cuda->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
-    if (result != CUDA_SUCCESS) {
-        gf_ring_turn_off(ring, "cuStreamCreateWithPriority", result);
-        return NULL;
+    return gf_load_acquire(&ring->stream);
+}
+
+bool gf_ring_equip(struct gf_ring *ring, size_t bytes, struct gf_fault *ret_fault)
+{
+    unsigned slots = gf_load_relaxed(&ring->slot_count);
+    const unsigned wanted =
+        (unsigned)gf_min(gf_max(slots, SPARE_SLOTS) + bytes / GF_RING_SEGMENT_UNIT, GF_RING_SLOTS);
+    CUstream stream = gf_load_relaxed(&ring->stream);
+
+    *ret_fault = (struct gf_fault){.call = "cuStreamCreateWithPriority"};
+    if (!stream) {
+        ret_fault->result =
+            gf_setup.cuda->cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
+        if (ret_fault->result != CUDA_SUCCESS)
+            return false;
+        gf_store_release(&ring->stream, stream);
     }
-    if (gf_cas_acq_rel(&ring->stream, &none, stream))
-        return stream;
-    /* another thread has just created the ring's stream */
-    gf_setup.cuda->cuStreamDestroy_v2(stream);
-    return none;
+    ret_fault->call = "cuEventCreate";
+    for (; slots < wanted; gf_store_release(&ring->slot_count, ++slots)) {
+        ret_fault->result =
+            gf_setup.cuda->cuEventCreate(&ring->slots[slots].event, ring->event_flags);
+        if (ret_fault->result != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
 }
 
 bool gf_ring_is_on(const struct gf_ring *ring)
@@ -394,10 +409,11 @@ static bool reclaim_slot(struct gf_ring *ring, struct gf_slot *slot)
 static void reclaim_some(struct gf_ring *ring)
 {
     const unsigned first = gf_load_relaxed(&ring->next_slot);
+    const unsigned count = gf_load_acquire(&ring->slot_count);
     unsigned busy = 0;
 
-    for (unsigned i = 0; i < GF_RING_SLOTS && busy < RECLAIM_BUSY && gf_ring_is_on(ring); i++) {
-        const unsigned number = (first + i) % GF_RING_SLOTS;
+    for (unsigned i = 0; i < count && busy < RECLAIM_BUSY && gf_ring_is_on(ring); i++) {
+        const unsigned number = (first + i) % count;
         busy += !reclaim_slot(ring, &ring->slots[number]);
         gf_store_relaxed(&ring->next_slot, number + 1);
     }
@@ -405,26 +421,16 @@ static void reclaim_some(struct gf_ring *ring)
 
 void gf_slot_reclaim_all(struct gf_ring *ring)
 {
-    for (unsigned i = 0; i < GF_RING_SLOTS; i++)
+    for (unsigned i = 0; i < gf_load_acquire(&ring->slot_count); i++)
         reclaim_slot(ring, &ring->slots[i]);
 }
 
 static struct gf_slot *find_slot(struct gf_ring *ring)
 {
-    for (unsigned i = 0; i < GF_RING_SLOTS; i++)
+    for (unsigned i = 0; i < gf_load_acquire(&ring->slot_count); i++)
         if (change_slot(&ring->slots[i], slot_free, slot_held))
             return &ring->slots[i];
     return NULL;
-}
-
-static bool create_event(struct gf_ring *ring, struct gf_slot *slot)
-{
-    const CUresult result = gf_setup.cuda->cuEventCreate(&slot->event, ring->event_flags);
-    if (result == CUDA_SUCCESS)
-        return true;
-    slot->event = NULL;
-    gf_ring_turn_off(ring, "cuEventCreate", result);
-    return false;
 }
 
 struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes)
@@ -436,13 +442,11 @@ struct gf_slot *gf_slot_acquire(struct gf_ring *ring, size_t bytes)
     }
     if (!slot)
         return NULL;
-    if (slot->event || create_event(ring, slot)) {
-        if (!bytes || alloc_units(ring, slot, bytes))
-            return slot;
-        reclaim_some(ring);
-        if (alloc_units(ring, slot, bytes))
-            return slot;
-    }
+    if (!bytes || alloc_units(ring, slot, bytes))
+        return slot;
+    reclaim_some(ring);
+    if (alloc_units(ring, slot, bytes))
+        return slot;
     gf_slot_release(ring, slot);
     return NULL;
 }

@@ -114,6 +114,7 @@ struct gf_ring {
     struct gf_ring_segment *segments[GF_RING_SEGMENTS];
     unsigned next_segment, next_unit; /* where the search for the memory of the next slot begins */
     _Atomic unsigned next_slot;       /* where the search for completed events begins */
+    _Atomic unsigned slot_count;      /* slots that have an event; the others are not used */
     /*
      * The requested growth, in units of WISH_UNIT (ring_size.c). The upper 32 bits hold the least
      * number of units, the lower 32 bits the wanted number. 0: no request.
@@ -144,11 +145,18 @@ struct gf_ring {
 struct gf_ring *gf_ring_of(struct gf_context *context);
 
 /*
- * Returns a non-blocking stream of the library in the ring's context. The first call creates it.
- * The program does not know this stream, so it cannot capture it. The stream ends with its context.
- * NULL: the driver refused to create the stream, and the ring is off.
+ * Creates the ring's stream, and events for as many slots as copies can take of `bytes` more bytes. A
+ * copy itself creates none: on an H200, calls that create or register wait until calls of pageable
+ * copies on other threads have returned, and these may wait for what the program does after this
+ * copy. Called by the thread that owns the growth. False: *ret_fault describes the call that failed.
  */
-CUstream gf_ring_stream(struct gf_ring *ring);
+bool gf_ring_equip(struct gf_ring *ring, size_t bytes, struct gf_fault *ret_fault);
+
+/*
+ * Returns a non-blocking stream of the library in the ring's context. The program does not know this
+ * stream, so it cannot capture it. The stream ends with its context. NULL: the ring has no memory yet.
+ */
+CUstream gf_ring_stream(const struct gf_ring *ring);
 
 /* Whether copies may use the ring. False after gf_ring_fail. */
 bool gf_ring_is_on(const struct gf_ring *ring);

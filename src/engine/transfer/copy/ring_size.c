@@ -2,6 +2,7 @@
 #include "engine/transfer/copy/ring_size.h"
 
 #include "base/clock.h"
+#include "engine/transfer/hold.h"
 #include "engine/transfer/huge_pool.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
@@ -341,6 +342,8 @@ static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
         *ret_fault = (struct gf_fault){.call = "madvise(MADV_POPULATE_WRITE)", .error = error};
         return false;
     }
+    if (!gf_ring_equip(ring, growth->bytes, ret_fault))
+        return false;
     *ret_fault = (struct gf_fault){.call = "cuMemHostRegister"};
     ret_fault->result = gf_setup.cuda->cuMemHostRegister_v2(growth->at, growth->bytes, 0);
     return ret_fault->result == CUDA_SUCCESS;
@@ -348,13 +351,15 @@ static bool register_growth(struct gf_ring *ring, struct gf_fault *ret_fault)
 
 /*
  * Whether the copy should register the segment now. A copy that is too small to justify the cost
- * leaves the registration to a larger copy, but at most GF_TUNE_RING_PASSED copies do so. Called by
- * the thread that owns the growth.
+ * leaves the registration to a larger copy, and a copy beside calls of other threads, for which the
+ * driver may wait (gf_ring_equip), to a later one. At most GF_TUNE_RING_PASSED copies do so. Called
+ * by the thread that owns the growth.
  */
 static bool may_register(struct gf_ring_growth *growth, size_t most)
 {
     return gf_pieces_is_finished(&growth->job) &&
-           (growth->bytes <= most || growth->passed++ >= GF_TUNE_RING_PASSED);
+           ((growth->bytes <= most && !gf_hold_others_submit()) ||
+            growth->passed++ >= GF_TUNE_RING_PASSED);
 }
 
 static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
