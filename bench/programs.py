@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs under the library, and under libjemalloc.so.2.
 
-bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER] [--json FILE]
+bench/programs.py [--seconds N] [--rounds N] [--only NAME,...] [--driver FOLDER] [--old LIBRARY] [--json FILE]
 
 redis: redis-server under redis-benchmark with default settings. redis-pipelined: with 16 requests
 at a time, so that the server mostly allocates and copies (Debian: redis-server). db_bench:
@@ -13,6 +13,7 @@ bench/cuinit.c does), with GPUFEED_LOG.
 
 Arms: jemalloc, a second jemalloc (to show noise), the library. redis-server links libjemalloc.so.2,
 which the library does not replace, only times; `replace` is the library with GPUFEED_HEAP=replace.
+--old adds the arm "old", another build of the library, which the library must not be slower than.
 Accept: the CPU time of the whole program is equal to jemalloc's, with an interval narrower than 4 %.
 Wall time is also shown, but includes other work on the machine."""
 
@@ -147,13 +148,15 @@ PROGRAMS = {"redis": (redis(1), "requests", True), "redis-pipelined": (redis(16)
             "fork": (loader("fork"), "batches", False), "spawn": (loader("spawn"), "batches", False)}
 
 
-def environments(name, unaware, folder, driver):
+def environments(name, unaware, folder, driver, old):
     """Returns {arm: environment}."""
     preload = arms.ours()["LD_PRELOAD"]
     log = {"GPUFEED_LOG": f"{folder}/{name}-%p"}
     wanted = {arm: (preload, {}) for arm, preload in PRELOADS.items()} | {"ours": (preload, log)}
     if name.startswith("redis"):
         wanted["replace"] = preload, {**log, "GPUFEED_HEAP": "replace"}
+    if old:
+        wanted["old"] = old, log
     beside = f":{folder}/cuinit.so" if unaware else ""
     return {arm: arms.environment(LD_PRELOAD=preload + beside, LD_LIBRARY_PATH=driver, **extra)
             for arm, (preload, extra) in wanted.items()}
@@ -168,10 +171,12 @@ def must_be_whole(driver):
         sys.exit(done.stderr)
 
 
-def case(name, folder, driver):
+def case(name, folder, driver, old=None):
     program, unit, unaware = PROGRAMS[name]
-    turns = {arm: program(env) for arm, env in environments(name, unaware, folder, driver).items()}
+    turns = {arm: program(env) for arm, env in environments(name, unaware, folder, driver, old).items()}
     claims = [(arm, "jemalloc", CPU, "same", "in speed") for arm in ("ours", "replace") if arm in turns]
+    if old:
+        claims.append(("ours", "old", CPU, "same", "in speed"))
     return arms.Case(name, turns, claims, most=10 * ratio.MIN_ROUNDS, controls=[("again", "jemalloc", CPU)],
                      part=name, unit=unit)
 
@@ -186,7 +191,7 @@ def show(cases):
     for one in cases:
         medians = one.record()["medians"]
         for (over, under, figure, _, _), good, *spread in one.judged():
-            name = one.name if over == "ours" else f"{one.name}, {over}"
+            name = one.name if over == "ours" and under != "old" else f"{one.name}, {over} and {under}"
             print(f"| {name} | " + " | ".join(f"{medians[arm][CPU]:.4g} {one.about['unit']}/CPU s"
                                               for arm in (under, over)) +
                   f" | {cells(*spread)} | not slower, {'met' if good else '**not met**'} | "
@@ -200,6 +205,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--rounds", type=int, default=arms.ROUNDS, help="at least; more where it is not decided")
     parser.add_argument("--only", default=",".join(PROGRAMS), metavar="NAME,...")
+    parser.add_argument("--old", help="another build of the library")
     parser.add_argument("--driver", default=arms.BUILD / "tests" / "sim", help="folder of libcuda.so.1")
     args = parser.parse_args()
     print(ratio.machine_line(), flush=True)
@@ -209,7 +215,7 @@ def main():
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", f"{folder}/cuinit.so", HERE / "cuinit.c"], check=True)
         for name in args.only.split(","):
             try:
-                cases.append(case(name, folder, args.driver))
+                cases.append(case(name, folder, args.driver, args.old))
             except Missing as reason:
                 print(f"{name}: left out, {reason}", flush=True)
         arms.rounds(cases, time.monotonic() + args.seconds, args.rounds)
