@@ -164,6 +164,35 @@ static void many_blocks(void **state)
     assert_int_equal(gf_big_live(), before);
 }
 
+/* Blocks that took a larger kept mapping, or that shrank a little, hold few pages that they do not need. */
+static void wastes_little(void **state)
+{
+    (void)state;
+    char *blocks[100], *shrunk[100];
+    size_t waste = 0;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(blocks); i++) {
+        char *volatile larger = malloc(5 * MIB);
+        free(larger);
+        blocks[i] = malloc(4 * MIB);
+        shrunk[i] = realloc(malloc(5 * MIB), 5 * MIB - MIB / 4);
+        waste += malloc_usable_size(blocks[i]) - 4 * MIB;
+        waste += malloc_usable_size(shrunk[i]) - (5 * MIB - MIB / 4);
+    }
+    assert_true(waste <= 4 * MIB);
+    for (size_t i = 0; i < GF_ARRAY_LEN(blocks); i++) {
+        free(blocks[i]);
+        free(shrunk[i]);
+    }
+    malloc_trim(0);
+    char *volatile larger = malloc(5 * MIB);
+    free(larger);
+    blocks[0] = malloc(4 * MIB);
+    assert_int_equal(malloc_usable_size(blocks[0]),
+                     5 * MIB); /* reuse is cheap while the waste is small */
+    free(blocks[0]);
+}
+
 static void statistics_count_it(void **state)
 {
     (void)state;
@@ -242,6 +271,7 @@ int main(void)
         cmocka_unit_test(calloc_is_zero),
         cmocka_unit_test(aligns),
         cmocka_unit_test(many_blocks),
+        cmocka_unit_test(wastes_little),
         cmocka_unit_test(statistics_count_it),
         cmocka_unit_test(a_locked_block_is_returned),
         cmocka_unit_test(threads_share_the_pool),

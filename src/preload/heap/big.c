@@ -12,11 +12,12 @@
 /* A process may have 65530 mappings, and each block may need one. */
 #define LIVE_MAX 4096
 #define LARGEST ((size_t)1 << 48) /* more than the address space */
+#define WASTE_MAX ((size_t)GF_JEMALLOC_PAGE * GF_JEMALLOC_PAGE)
 
 static struct {
     bool on;
     _Atomic unsigned blocks;
-    _Atomic uint64_t bytes;
+    _Atomic uint64_t bytes, waste;
 } live;
 
 void gf_big_init(bool on)
@@ -57,7 +58,7 @@ static size_t block_size(const void *block)
     gf_big_word *const word =
         block && gf_big_may_own(block) ? gf_big_find_word((uintptr_t)block) : NULL;
 
-    return word ? gf_load_relaxed(word) : 0;
+    return word ? gf_load_relaxed(word) & ~((size_t)GF_JEMALLOC_PAGE - 1) : 0;
 }
 
 /* If the kernel refuses a mapping, returns all free memory to it and tries again. */
@@ -128,13 +129,28 @@ static void make_room(size_t size)
     gf_sub_relaxed(&gf_budget.live, (int64_t)size);
 }
 
-/* Returns the pages that the block does not need. jemalloc's size classes waste as much as is kept. */
+/* Whether a block may keep pages that it does not need: the next block is likely to need them. */
+static bool may_waste(size_t size, size_t waste)
+{
+    return waste <= size / 4 && waste < WASTE_MAX &&
+           (int64_t)(gf_load_relaxed(&live.waste) + waste) <= gf_load_relaxed(&gf_budget.start) / 2;
+}
+
 static void cut_kept(struct gf_range *range, size_t size)
 {
-    if (range->size - size <= size / 4)
+    if (range->size == size || may_waste(size, range->size - size))
         return;
     gf_big_unmap(range->start + size, range->size - size);
     range->size = size;
+}
+
+/* waste: bytes of the block that its caller did not request. The word counts them in pages. */
+static void set_word(gf_big_word *word, size_t size, size_t waste)
+{
+    const size_t before = gf_load_relaxed(word) % GF_JEMALLOC_PAGE * GF_JEMALLOC_PAGE;
+
+    gf_add_relaxed(&live.waste, waste - before);
+    gf_store_relaxed(word, size + waste / GF_JEMALLOC_PAGE);
 }
 
 static void count_live(size_t before, size_t after)
@@ -169,7 +185,7 @@ static void *alloc(size_t size, size_t alignment, bool zero)
     if (zero && used)
         gf_overrides_zero((void *)range.start, range.size);
     count_live(0, range.size);
-    gf_store_relaxed(word, range.size);
+    set_word(word, range.size, range.size - size);
     gf_first_touch_allocated((void *)range.start, range.size, range.size);
     return (void *)range.start;
 }
@@ -203,7 +219,7 @@ void *gf_big_aligned(size_t alignment, size_t size)
 static void free_block(gf_big_word *word, uintptr_t start, size_t size)
 {
     gf_first_touch_freed((void *)start, size, size);
-    gf_store_relaxed(word, 0);
+    set_word(word, 0, 0);
     gf_sub_relaxed(&live.blocks, 1);
     count_live(size, 0);
     gf_budget_freed_block(&gf_budget, size);
@@ -243,7 +259,7 @@ static void *shrink(void *block, size_t before, size_t after)
     if (after == before)
         return block;
     count_live(before, after);
-    gf_store_relaxed(gf_big_find_word(start), after);
+    set_word(gf_big_find_word(start), after, 0);
     gf_first_touch_freed((void *)(start + after), before - after, before);
     gf_big_unmap(start + after, before - after);
     return block;
@@ -266,13 +282,17 @@ static void *resize(void *block, size_t before, size_t after)
 {
     const uintptr_t start = (uintptr_t)block;
 
-    if (after <= before)
-        return after >= before - before / 16 ? block : shrink(block, before, after);
+    if (after <= before && !may_waste(after, before - after))
+        return shrink(block, before, after);
+    if (after <= before) {
+        set_word(gf_big_find_word(start), before, before - after);
+        return block;
+    }
     make_room(after - before);
     /* The word is removed first, because another thread may get the old addresses. */
-    gf_store_relaxed(gf_big_find_word(start), 0);
+    set_word(gf_big_find_word(start), 0, 0);
     const uintptr_t to = grow_mapping(start, before, after);
-    gf_store_relaxed(gf_big_find_word(to ? to : start), to ? after : before);
+    set_word(gf_big_find_word(to ? to : start), to ? after : before, 0);
     if (to) {
         count_live(before, after);
         gf_first_touch_allocated((void *)(to + before), after - before, after);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table with one word per 2 MiB of address space: the size of the big block that starts there (big.h).
+ * A table with one word per 2 MiB of address space: for the big block that starts there (big.h), its size
+ * and, in the bits below a page, the number of its pages that were not requested.
  * It is read and written without a lock; the owner of a block changes the block's word. The functions
  * keep errno.
  */
