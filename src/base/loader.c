@@ -75,7 +75,8 @@ static bool matches(const struct gf_object *object, uint32_t index, const char *
     const unsigned here = object->versions ? object->versions[index] : 0;
 
     return symbol->st_shndx != SHN_UNDEF && symbol->st_value &&
-           (version ? (here & VERSION_MASK) == version : !(here & VERSION_HIDDEN)) &&
+           (version == GF_ANY_VERSION ||
+            (version ? (here & VERSION_MASK) == version : !(here & VERSION_HIDDEN))) &&
            gf_object_names_equal(object->strings + symbol->st_name, name);
 }
 
@@ -124,9 +125,10 @@ const ElfW(Sym) * gf_object_find(const struct gf_object *object, const char *nam
  * Returns NULL for an indirect function (IFUNC), because its resolver must not run before its
  * object is relocated.
  */
-const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name)
+const ElfW(Sym) *
+    gf_object_function(const struct gf_object *object, const char *name, unsigned version)
 {
-    const ElfW(Sym) *symbol = gf_object_find(object, name, 0);
+    const ElfW(Sym) *symbol = gf_object_find(object, name, version);
     const unsigned type = symbol ? symbol->st_info & 0xf : STT_OBJECT;
 
     return type == STT_FUNC || type == STT_NOTYPE ? symbol : NULL;
@@ -290,7 +292,7 @@ uintptr_t gf_libc_base(void)
 void *gf_libc_function(const char *name)
 {
     struct gf_object libc;
-    const ElfW(Sym) *found = find_libc(&libc) ? gf_object_function(&libc, name) : NULL;
+    const ElfW(Sym) *found = find_libc(&libc) ? gf_object_function(&libc, name, 0) : NULL;
 
     return found ? (void *)(libc.base + found->st_value) : NULL;
 }
@@ -302,7 +304,7 @@ void *gf_libc_early_next(const char *name)
 
     while (at && (at = at->l_next)) {
         const ElfW(Sym) *symbol = gf_object_read(at->l_addr, at->l_ld, &object)
-                                      ? gf_object_function(&object, name)
+                                      ? gf_object_function(&object, name, 0)
                                       : NULL;
         if (symbol)
             return (void *)(object.base + symbol->st_value);
@@ -334,7 +336,7 @@ static void match_versions(const struct gf_object *self, const struct gf_object 
 
 static unsigned long read_auxv(const struct gf_object *libc, unsigned long type)
 {
-    const ElfW(Sym) *found = gf_object_function(libc, "getauxval");
+    const ElfW(Sym) *found = gf_object_function(libc, "getauxval", 0);
 
     return found ? ((__typeof__(getauxval) *)(libc->base + found->st_value))(type) : 0;
 }

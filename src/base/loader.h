@@ -33,15 +33,16 @@ struct gf_object {
 bool gf_object_read(uintptr_t base, const ElfW(Dyn) * dynamic, struct gf_object *ret);
 
 /*
- * Finds the default version of a function. Returns NULL if the object does not define the function,
- * or if it is an indirect function (IFUNC).
+ * Finds a version of a function, as gf_object_find. Returns NULL also for an indirect function (IFUNC).
  */
-const ElfW(Sym) * gf_object_function(const struct gf_object *object, const char *name);
+const ElfW(Sym) *
+    gf_object_function(const struct gf_object *object, const char *name, unsigned version);
 
 /*
- * Finds a symbol of any type. version: a number that gf_object_version returned, or 0 for the
- * default version. Returns NULL if not found.
+ * Finds a symbol of any type. version: a number that gf_object_version returned, 0 for the
+ * default version, or GF_ANY_VERSION. Returns NULL if not found.
  */
+#define GF_ANY_VERSION (~0U)
 const ElfW(Sym) *
     gf_object_find(const struct gf_object *object, const char *name, unsigned version);
 

@@ -11,7 +11,8 @@ struct query {
     const char *name;
     /* If not NULL, skip all objects up to the one that contains this address. */
     const void *self;
-    bool data; /* find a variable instead of a function */
+    bool data;        /* find a variable instead of a function */
+    unsigned version; /* of a function; 0: the default version */
     /* True: search only the object at `base`. The base of a program that is not a PIE is 0. */
     bool within;
     uintptr_t base;
@@ -53,8 +54,9 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure)
     }
     if ((query->within && info->dlpi_addr != query->base) || !read_object(info, &object))
         return 0;
-    const ElfW(Sym) *symbol = query->data ? gf_object_find(&object, query->name, 0)
-                                          : gf_object_function(&object, query->name);
+    const ElfW(Sym) *symbol = query->data
+                                  ? gf_object_find(&object, query->name, 0)
+                                  : gf_object_function(&object, query->name, query->version);
     if (!symbol)
         return 0;
     query->ret->address = (void *)(object.base + symbol->st_value);
@@ -68,6 +70,13 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure)
 bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .self = self, .ret = ret};
+    dl_iterate_phdr(look, &query);
+    return query.found;
+}
+
+bool gf_symbol_find_allocator(const char *name, const void *self, struct gf_symbol *ret)
+{
+    struct query query = {.name = name, .self = self, .version = GF_ANY_VERSION, .ret = ret};
     dl_iterate_phdr(look, &query);
     return query.found;
 }

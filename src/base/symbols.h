@@ -25,6 +25,12 @@ struct gf_symbol {
  */
 bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret);
 
+/*
+ * Like gf_symbol_find, for functions of the malloc family, of which all versions are the same: glibc's
+ * libc_malloc_debug defines only versions that are no default.
+ */
+bool gf_symbol_find_allocator(const char *name, const void *self, struct gf_symbol *ret);
+
 /* Like gf_symbol_find, but searches only the object loaded at `base`. */
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret);
 

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracers whose malloc calls glibc's __libc_malloc, in each order with the library."""
 
+import platform
+import signal
+
 import pytest
 from conftest import COMMAND, PRELOAD
 
@@ -41,6 +44,21 @@ def test_linked(run, compile_here, tracer, where, mode):
     linked = [tracer, f"-Wl,-rpath,{tracer.parent}"] if where == "library" else \
         [compile_here("tracer.c", "-c", *FLAGS, name="tracer.o"), "-rdynamic"]
     run.alike(compile_here("traced.c", *FLAGS, *map(str, linked), name=f"traced_{where}"), **mode)
+
+
+@pytest.mark.skipif(int(platform.libc_ver()[1].split(".")[1]) < 34, reason="glibc before 2.34 has no libc_malloc_debug")
+@pytest.mark.parametrize("check", [{}, {"MALLOC_CHECK_": 3}], ids=["", "check"])
+@pytest.mark.parametrize("first", ["library", "debug"])
+def test_malloc_debug(run, traced, first, check):
+    """glibc's library for debugging defines malloc only in versions that are no default."""
+    debug = "libc_malloc_debug.so.0"
+    order = ":".join([str(PRELOAD), debug] if first == "library" else [debug, str(PRELOAD)])
+    run.alike(traced, without={"LD_PRELOAD": debug}, LD_PRELOAD=order, **check)
+    overrun = ("import ctypes; c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; p = c.malloc(24); "
+               "ctypes.memset(p, 1, 40); c.free(ctypes.c_void_p(p))")
+    if check:
+        done = run("/usr/bin/python3", "-c", overrun, preload=False, LD_PRELOAD=order, **check)
+        assert done.returncode == -signal.SIGABRT, done
 
 
 def test_gpufeed_run(run, tracer, traced):

@@ -198,7 +198,7 @@ static const char *object_before(void)
 {
     struct gf_symbol first, self;
 
-    if (!gf_symbol_find("malloc", NULL, &first) || !gf_symbol_holder(&ops, &self) ||
+    if (!gf_symbol_find_allocator("malloc", NULL, &first) || !gf_symbol_holder(&ops, &self) ||
         first.base == self.base)
         return NULL;
     return first.object;
@@ -215,8 +215,8 @@ static const char *object_behind(void)
 
     if (!libc)
         return NULL;
-    for (const void *self = &ops; gf_symbol_find("malloc", self, &next) && next.base != libc;
-         self = next.address)
+    for (const void *self = &ops;
+         gf_symbol_find_allocator("malloc", self, &next) && next.base != libc; self = next.address)
         if (!gf_own_image_is(next.base))
             return next.object;
     return NULL;

@@ -58,7 +58,8 @@ static size_t passthrough_usable_size(void *block)
 static void *find_next(const char *name)
 {
     struct gf_symbol found;
-    return gf_symbol_find(name, (const void *)(uintptr_t)&find_next, &found) ? found.address : NULL;
+    const void *const self = (const void *)(uintptr_t)&find_next;
+    return gf_symbol_find_allocator(name, self, &found) ? found.address : NULL;
 }
 
 /*
