@@ -13,11 +13,13 @@
  * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
  * fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
  * fault-capture: the other thread captures the stream while such a handler runs.
+ * fault-capture-small-after: the same, behind work of the legacy stream.
  * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
  * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
- * captures, a copy waits for the legacy stream, and that for another thread's copy. creates: the
- * driver's call of a small copy waits for what another thread does after its first copies.
+ * captures, a copy waits for the legacy stream, and that for another thread's copy. fault-pair-after,
+ * fault-pair-small-after: the same after a fault in the first copy. creates: the driver's call of a small
+ * copy waits for what another thread does after its first copies.
  */
 #include "kit.h"
 
@@ -377,6 +379,12 @@ static void record_after_fault(void *unused)
     MUST(cu.cuEventRecord(event, stream));
 }
 
+static void work_on_legacy(void)
+{
+    launch(CU_STREAM_LEGACY, 300000000);
+    MUST(cu.cuMemsetD8Async(device, 2, SIZE, CU_STREAM_LEGACY));
+}
+
 /*
  * The copy's first DMAs wait for the legacy stream. The handler takes so long that another thread
  * ends the hold.
@@ -390,8 +398,7 @@ static void fault_after_legacy(void)
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     memset(host, 9, SIZE);
     mprotect(host + SIZE / 4, 4096, PROT_NONE);
-    launch(CU_STREAM_LEGACY, 300000000);
-    MUST(cu.cuMemsetD8Async(device, 2, SIZE, CU_STREAM_LEGACY));
+    work_on_legacy();
     kit_thread(context, record_after_fault, NULL);
     MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
     kit_join();
@@ -415,21 +422,24 @@ static void capture_after_fault(void *unused)
 }
 
 /* Another thread captures the stream while the handler runs. No part of the copy is captured. */
-static void fault_capture(void)
+static void fault_capture(bool is_small)
 {
     const struct sigaction fault = {.sa_sigaction = on_slow_fault, .sa_flags = SA_SIGINFO};
+    const size_t bytes = is_small ? 2 * MIB : SIZE;
 
     sem_init(&faulted, 0, 0);
     sem_init(&returned, 0, 0);
     sigaction(SIGSEGV, &fault, NULL);
     memset(host, 9, SIZE);
-    mprotect(host + SIZE / 4, 4096, PROT_NONE);
+    mprotect(host + bytes / 4, 4096, PROT_NONE);
+    if (is_small)
+        work_on_legacy();
     kit_thread(context, capture_after_fault, NULL);
-    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
     sem_post(&returned);
     kit_join();
     MUST(cu.cuCtxSynchronize());
-    MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
+    MUST(cu.cuMemcpyDtoH_v2(host, device, bytes));
     want_all(9);
 }
 
@@ -485,23 +495,32 @@ static void small_beside_captures(unsigned rounds)
     kit_join();
 }
 
-static void copy_behind(void *unused)
+static void copy_behind(void *bytes)
 {
-    (void)unused;
-    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, *(const size_t *)bytes, stream));
 }
 
-static void pair_beside_captures(unsigned rounds)
+/* is_small: a copy that the driver does not let wait, so the same thread goes on after it. */
+static void pair_beside_captures(unsigned rounds, bool is_small, bool faults)
 {
+    const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    size_t bytes = is_small ? 2 * MIB : SIZE;
     uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
     unsigned char *const back = kit_pageable(SIZE);
     const CUdeviceptr from = kit_device(SIZE);
     const CUstream own = kit_stream();
 
+    sem_init(&faulted, 0, 0);
+    sigaction(SIGSEGV, &fault, NULL);
     kit_thread(context, capture_often, NULL);
     for (unsigned i = 0; i < rounds; i++) {
+        if (faults)
+            mprotect(host + MIB, 4096, PROT_NONE);
         kit_hold(CU_STREAM_LEGACY, &gates[i]);
-        kit_thread(context, copy_behind, NULL);
+        if (is_small)
+            copy_behind(&bytes);
+        else
+            kit_thread(context, copy_behind, &bytes);
         kit_sleep_us(10000);
         MUST(cu.cuMemcpyDtoHAsync_v2(back, from, SIZE, own));
         kit_release(&gates[i]);
@@ -578,12 +597,12 @@ int main(int argc, char **argv)
         destroy();
     else if (strcmp(argv[1], "fault-after-legacy") == 0)
         fault_after_legacy();
-    else if (strcmp(argv[1], "fault-capture") == 0)
-        fault_capture();
+    else if (strncmp(argv[1], "fault-capture", 13) == 0)
+        fault_capture(strstr(argv[1], "small"));
     else if (strcmp(argv[1], "captures-small-after") == 0)
         small_beside_captures(rounds * 4);
-    else if (strcmp(argv[1], "captures-pair-after") == 0)
-        pair_beside_captures(rounds * 4);
+    else if (strstr(argv[1], "-pair-"))
+        pair_beside_captures(rounds * 4, strstr(argv[1], "small"), argv[1][0] == 'f');
     else if (strcmp(argv[1], "creates") == 0)
         creates(ROUNDS);
     else if (strstr(argv[1], "-small-"))

@@ -57,9 +57,10 @@ HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "lost-batch": {"SIM_DMA": "late", "SIM_LATE_MS": 3000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000", "GPUFEED_STAGE_RING": 32 << 20},
     "creates": {"SIM_EXCLUSIVE": 1, "GPUFEED_STAGE_RING": 64 << 20},
     "captures-small-after": {"GPUFEED_STAGE_RING": 32 << 20, "SIM_DELAY": SLOW_CAPTURES},
-    "captures-pair-after": {"GPUFEED_STAGE_RING": 64 << 20, "GPUFEED_ASYNC": "queue", "SIM_DELAY": SLOW_CAPTURES},
+    **{case: {"GPUFEED_STAGE_RING": 64 << 20, "GPUFEED_ASYNC": "queue", "SIM_DELAY": SLOW_CAPTURES}
+       for case in ("captures-pair-after", "fault-pair-after", "fault-pair-small-after")},
     "fault-small-after": {"GPUFEED_STAGE_RING": 32 << 20}, "window-small-after": {"GPUFEED_STAGE_RING": 32 << 20},
-    "fault-capture": {}, "fault-after-legacy": {"GPUFEED_STAGE_RING": 32 << 20}, "fault-batch": {}}
+    "fault-capture": {}, "fault-capture-small-after": {"GPUFEED_STAGE_RING": 32 << 20}, "fault-after-legacy": {"GPUFEED_STAGE_RING": 32 << 20}, "fault-batch": {}}
 
 
 @pytest.mark.parametrize("preload", [False, True])

@@ -83,7 +83,8 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                  .captures = admission->captures,
                                                  .readahead = readahead,
                                                  .hold = &ret->hold,
-                                                 .goes_on = ret->goes_on};
+                                                 .goes_on = ret->goes_on,
+                                                 .last = ret->last};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
@@ -99,14 +100,16 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
 }
 
 /*
- * Waits for the stream. The program's own copy may run beside another thread's capture, but in the
- * thread's usual capture mode this wait would fail, and would invalidate that capture.
+ * Waits for the event, or for the stream if there is no event. The program's own copy may run beside
+ * another thread's capture, but in the thread's usual capture mode this wait would fail, and would
+ * invalidate that capture.
  */
-static CUresult await_stream(CUstream stream)
+static CUresult await(CUevent event, CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = gf_setup.cuda->cuStreamSynchronize(stream);
+    const CUresult result = event ? gf_setup.cuda->cuEventSynchronize(event)
+                                  : gf_setup.cuda->cuStreamSynchronize(stream);
     if (is_relaxed)
         gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     return result;
@@ -141,7 +144,7 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
      * If the rest is small, the driver's call may return before all bytes have arrived. So this
      * function waits for the stream.
      */
-    return result ? result : await_stream(rest->stream);
+    return result ? result : await(NULL, rest->stream);
 }
 
 /*
@@ -172,8 +175,10 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
         gf_issue_leave();
         return result;
     }
-    const CUresult result = copy_rest_on(on, &rest, direction);
-    return result ? result : await_stream(on);
+    CUresult result = staged->last ? await(staged->last, NULL) : CUDA_SUCCESS;
+    if (!result)
+        result = copy_rest_on(on, &rest, direction);
+    return result ? result : await(NULL, on);
 }
 
 /*

@@ -92,6 +92,7 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
     ret->captures = request->captures;
     ret->hold = request->hold;
     ret->goes_on = request->goes_on;
+    ret->last = request->last;
     ret->guarded = gf_faults_are_handled() ? &here : NULL;
     ret->unreadable = UINT64_MAX;
     *ret_facts = (struct gf_plan_facts){
@@ -342,34 +343,31 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
     pipeline->stream = gf_ring_stream(pipeline->ring);
 }
 
-/* Lets the ring's stream wait for the chunk's DMA. */
-static bool follow_last(const struct gf_pipeline *pipeline, uint64_t chunk)
-{
-    return gf_setup.cuda->cuStreamWaitEvent(
-               gf_ring_stream(pipeline->ring),
-               pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->event, 0) == CUDA_SUCCESS;
-}
-
-CUstream gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks)
+/*
+ * Before a copy goes on on the ring's stream, its DMAs so far must have ended: on a blocking stream,
+ * they wait for earlier work of the legacy stream, for which the copy has not waited. The ring's
+ * stream must not wait for them, because other copies use it, too.
+ */
+CUevent gf_pipeline_pause(const struct gf_pipeline *pipeline, const struct gf_copy_call *call,
+                          uint64_t chunks)
 {
     bool broken = false;
 
-    if (chunks && !is_on_ring(pipeline) && !follow_last(pipeline, chunks - 1))
-        gf_pipeline_await(pipeline, chunks, &broken);
-    return gf_ring_stream(pipeline->ring);
+    if (gf_never_waits(call, pipeline->to_host) && !is_on_ring(pipeline))
+        return pipeline->slot[gf_pipeline_slot(pipeline, chunks - 1)]->event;
+    gf_pipeline_await(pipeline, chunks, &broken);
+    return NULL;
 }
 
-/*
- * Called before the DMAs move to the ring's stream. Waits for the DMAs so far: on a blocking stream,
- * they wait for earlier work of the legacy stream, for which the copy has not waited. The ring's
- * stream must not wait for them, because other copies use it, too. The hold may end meanwhile.
- */
+/* Called before the DMAs move to the ring's stream. The hold may end meanwhile. */
 static bool await_issued(struct gf_pipeline *pipeline, uint64_t chunk, struct gf_hold *issuing)
 {
     bool broken = false;
 
     gf_hold_issue_end(issuing);
-    const bool ret = chunk == 0 || gf_pipeline_await(pipeline, chunk, &broken);
+    const bool ret = chunk ? gf_pipeline_await(pipeline, chunk, &broken)
+                           : !pipeline->last ||
+                                 gf_setup.cuda->cuEventSynchronize(pipeline->last) == CUDA_SUCCESS;
     gf_hold_issue_begin(pipeline->hold, issuing);
     return ret;
 }

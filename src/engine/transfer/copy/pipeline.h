@@ -26,6 +26,7 @@ struct gf_stage_request {
     unsigned readahead;   /* the result of gf_readahead_begin */
     struct gf_hold *hold; /* the copy's hold of its stream; staged_copy.c begins it */
     bool goes_on;         /* bytes before these were staged */
+    CUevent last;         /* as in struct gf_stage_result */
 };
 
 /* The result of a staged copy. */
@@ -52,9 +53,10 @@ struct gf_stage_result {
     bool unrated; /* the copy met faults, so its duration is not compared */
     /*
      * The streams for the rest of the copy. rest: the ring's, if DMAs were issued on it, else NULL.
-     * aside: the ring's, if it follows the DMAs, so that the driver may copy the rest on it, else NULL.
+     * aside: the ring's, if the driver may copy the rest on it after a wait for `last`, else NULL.
      */
     CUstream rest, aside;
+    CUevent last; /* the event of the copy's last DMA; NULL: all have ended */
 };
 
 /*
@@ -78,6 +80,7 @@ struct gf_pipeline {
     unsigned captures;
     const struct gf_hold *hold;
     bool goes_on; /* as in struct gf_stage_request */
+    CUevent last; /* as in struct gf_stage_request */
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
@@ -176,10 +179,11 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
 
 /*
- * Called if the copy may go on elsewhere, after this many chunks of this pipeline. Returns the ring's
- * stream: what is then put on it comes after this pipeline's DMAs.
+ * Called if the copy may go on elsewhere, after this many chunks of this pipeline, at least one.
+ * Waits for their DMAs, unless the call must not wait. Returns the value for gf_stage_result.last.
  */
-CUstream gf_pipeline_pause(struct gf_pipeline *pipeline, uint64_t chunks);
+CUevent gf_pipeline_pause(const struct gf_pipeline *pipeline, const struct gf_copy_call *call,
+                          uint64_t chunks);
 
 /*
  * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else

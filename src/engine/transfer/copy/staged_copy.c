@@ -230,8 +230,11 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
-    if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken)
-        ret->aside = gf_pipeline_pause(&pipeline, p.issued);
+    if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken) {
+        ret->aside = gf_ring_stream(pipeline.ring);
+        if (p.issued)
+            ret->last = gf_pipeline_pause(&pipeline, request->call, p.issued);
+    }
     ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
