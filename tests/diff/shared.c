@@ -6,6 +6,8 @@
  * the copy's call has returned. holds, holds-back: the other thread submits while it holds a lock
  * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
  * early BYTES WORK: whether an asynchronous copy returns before the stream's earlier work has ended.
+ * early-legacy, early-own: the work is on the legacy stream, before a copy on a blocking stream or on
+ * the thread's own stream.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
  * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
  * function looks at the destination of a copy from the device.
@@ -25,7 +27,7 @@
 #define ROUNDS 6
 
 static CUcontext context;
-static CUstream stream;
+static CUstream stream, earlier; /* earlier: the stream of the work before a copy */
 static CUdeviceptr device, small;
 static unsigned char *host;
 static CUfunction spin;
@@ -42,7 +44,7 @@ static void prepare(void)
     CUmodule module;
     MUST(cu.cuModuleLoadData(&module, text));
     MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
-    stream = kit_stream();
+    stream = earlier = kit_stream();
     device = kit_device(LARGE);
     small = kit_device(4096);
     host = kit_pageable(LARGE);
@@ -56,7 +58,7 @@ static void prepare(void)
 static void launch(void)
 {
     void *arguments[] = {&spin_ns};
-    MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, earlier, arguments, NULL));
 }
 
 /* gate */
@@ -185,10 +187,10 @@ static void submit_work(const char *work, uint32_t i, CUevent event)
                                  .WidthInBytes = 4,
                                  .Height = 1};
 
-    MUST(cu.cuMemsetD32Async(small, i, 1, stream));
+    MUST(cu.cuMemsetD32Async(small, i, 1, earlier));
     launch();
     if (strcmp(work, "copy") == 0)
-        MUST(cu.cuMemcpyDtoHAsync_v2(to, small, 4, stream));
+        MUST(cu.cuMemcpyDtoHAsync_v2(to, small, 4, earlier));
     else if (strcmp(work, "any") == 0)
         MUST(cu.cuMemcpyAsync((CUdeviceptr)(uintptr_t)to, small, 4, stream));
     else if (strcmp(work, "block") == 0)
@@ -197,7 +199,7 @@ static void submit_work(const char *work, uint32_t i, CUevent event)
         copy_in_graph(to);
     else if (strcmp(work, "function") == 0)
         MUST(cu.cuLaunchHostFunc(stream, count, NULL));
-    MUST(cu.cuEventRecord(event, stream));
+    MUST(cu.cuEventRecord(event, earlier));
 }
 
 /* synced: the program waits for the visible results of each round itself. */
@@ -212,9 +214,9 @@ static void early(size_t bytes, const char *work, bool synced)
     for (unsigned i = 1; i <= 40; i++) {
         submit_work(work, i, event);
         if (synced) {
-            MUST(cu.cuStreamSynchronize(stream));
+            MUST(cu.cuStreamSynchronize(earlier));
             launch();
-            MUST(cu.cuEventRecord(event, stream));
+            MUST(cu.cuEventRecord(event, earlier));
         }
         MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
         old += cu.cuEventQuery(event) != CUDA_SUCCESS;
@@ -363,13 +365,20 @@ int main(int argc, char **argv)
         return 2;
     context = kit_start();
     prepare();
+    if (strncmp(argv[1], "early-", 6) == 0) {
+        earlier = stream = CU_STREAM_LEGACY;
+        if (argv[1][6] == 'o')
+            stream = CU_STREAM_PER_THREAD;
+        else
+            MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    }
     if (strcmp(argv[1], "gate") == 0)
         gate();
     else if (strcmp(argv[1], "holds") == 0)
         holds(false);
     else if (strcmp(argv[1], "holds-back") == 0)
         holds(true);
-    else if (strcmp(argv[1], "early") == 0 && argc >= 4)
+    else if (strncmp(argv[1], "early", 5) == 0 && argc >= 4)
         early(strtoul(argv[2], NULL, 10), argv[3], argc == 5);
     else if (strcmp(argv[1], "queue") == 0)
         queue();

@@ -230,6 +230,7 @@ MUTANTS = {
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),
     "faults_in_driver": shared("holds"),
+    "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
 }
 

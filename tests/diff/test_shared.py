@@ -40,7 +40,8 @@ def test_natively(run, streams):
     ("gate", ""), ("stale", ""), ("place", ""), ("holds", ""), ("holds-back", ""), ("queue", "a copy waits for the kernels before it\n"),
     ("early 1048576 copy", "does not wait\n"), ("early 2097152 copy", "does not wait\n"), ("early 2097153 copy", "always waits\n"),
     ("early 16777216 copy", "always waits\n"), ("early 16777216 any", "always waits\n"), ("early 16777216 block", "always waits\n"),
-    ("early 16777216 function", "always waits\n"), ("early 16777216 graph", "always waits\n")])
+    ("early 16777216 function", "always waits\n"), ("early 16777216 graph", "always waits\n"),
+    ("early-own 2097152 copy", "does not wait\n")])
 def test_two_threads(run, case, expected, preload):
     done = run(APPS / "shared", *case.split(), sim=True, preload=preload, GPUFEED_STAGE_RING=8 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, expected + "done\n"), (done.stdout, done.stderr)
@@ -83,11 +84,13 @@ def test_a_stream_of_unknown_flags_may_be_blocking(run):
         assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("mode, case, waits", [
-    ("auto", "kernel", False), ("auto", "copy synced", False), ("auto", "copy", True), ("driver", "kernel", True), ("queue", "copy", False)])
-def test_which_asynchronous_copies_wait(run, mode, case, waits):
+@pytest.mark.parametrize("case, mode, work, waits", [
+    ("early", "auto", "kernel", False), ("early", "auto", "copy synced", False), ("early", "auto", "copy", True),
+    ("early", "driver", "kernel", True), ("early", "queue", "copy", False), ("early-legacy", "auto", "copy", True),
+    ("early-legacy", "driver", "kernel", True), ("early-legacy", "auto", "kernel", False), ("early-own", "auto", "copy", True)])
+def test_which_asynchronous_copies_wait(run, case, mode, work, waits):
     """By default a copy waits only for results that the program may look at without a call."""
-    done = run(APPS / "shared", "early", 16 << 20, *case.split(), sim=True, GPUFEED_ASYNC=mode, GPUFEED_STAGE_RING=256 << 20,
+    done = run(APPS / "shared", case, 16 << 20, *work.split(), sim=True, GPUFEED_ASYNC=mode, GPUFEED_STAGE_RING=256 << 20,
                **STAGED)
     # the ring grows during the first copies, which wait
     assert done.returncode == 0 and ("always waits" in done.stdout) == waits, (done.stdout, done.stderr)

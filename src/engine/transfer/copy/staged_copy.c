@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/staged_copy.h"
 
+#include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
 #include "engine/transfer/context.h"
 #include "engine/transfer/copy/admission.h"
@@ -211,7 +212,25 @@ static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipelin
     return false;
 }
 
-static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
+/*
+ * The copy has waited for its own stream. Its first DMA also follows the earlier work of the legacy
+ * stream if the two streams wait for each other, so this function waits for that DMA. If its slot was
+ * used again, the copy has waited for it already.
+ */
+static void h2d_await_legacy(const struct gf_stage_request *request,
+                             const struct gf_pipeline *pipeline, struct h2d_progress *p,
+                             struct gf_stage_result *ret)
+{
+    const uint64_t begun = gf_now_ns();
+
+    gf_hold_end(request->hold);
+    if (p->issued > pipeline->slots || !gf_pipeline_has_ended(pipeline, 0, true, &p->broken))
+        return;
+    ret->stream_wait_ns += gf_now_ns() - begun;
+    ret->stream_done_ns += gf_now_ns() - begun;
+}
+
+static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, bool waits,
                                        struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
@@ -230,6 +249,8 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request,
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
+    if (reason == gf_bypass_none && ret->done == pipeline.bytes && waits && !idle && !p.broken)
+        h2d_await_legacy(request, &pipeline, &p, ret);
     if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken) {
         ret->aside = gf_ring_stream(pipeline.ring);
         if (p.issued)
@@ -257,7 +278,7 @@ static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
     h2d_enter(request, ret);
     ret->stream_was_idle = reason == gf_bypass_none;
     ret->is_queued = false;
-    return reason != gf_bypass_none ? reason : h2d_stage_chunks(request, ret);
+    return reason != gf_bypass_none ? reason : h2d_stage_chunks(request, false, ret);
 }
 
 /*
@@ -320,7 +341,8 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
         gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
         return gf_bypass_slower;
     h2d_enter(request, ret);
-    return order == gf_order_cut ? h2d_stage_chunks(request, ret) : h2d_stage_queued(request, ret);
+    return order == gf_order_cut ? h2d_stage_chunks(request, waits, ret)
+                                 : h2d_stage_queued(request, ret);
 }
 
 /*
