@@ -600,7 +600,7 @@ int main(int argc, char **argv)
     else if (strncmp(argv[1], "fault-capture", 13) == 0)
         fault_capture(strstr(argv[1], "small"));
     else if (strcmp(argv[1], "captures-small-after") == 0)
-        small_beside_captures(rounds * 4);
+        small_beside_captures(rounds);
     else if (strstr(argv[1], "-pair-"))
         pair_beside_captures(rounds * 4, strstr(argv[1], "small"), argv[1][0] == 'f');
     else if (strcmp(argv[1], "creates") == 0)

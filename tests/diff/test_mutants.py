@@ -218,7 +218,7 @@ MUTANTS = {
     "resumes_small_ahead": often("held", "fault-capture-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=32 << 20),
     "captures_the_rest": held("fault-capture"),
     "moves_small_copies": held("fault-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
-    "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
+    "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
     "blocks_the_ring": held("fault-pair-small-after", GPUFEED_STAGE_RING=64 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
     "awaits_the_rest": held("window-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "registers_beside_calls": held("creates", SIM_EXCLUSIVE=1, GPUFEED_STAGE_RING=64 << 20, KIT_ALARM=8),
