@@ -46,6 +46,7 @@ static struct sampler {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
     void (*end_lost_calls)(void);
+    void (*thread_allocates)(void);
     uint64_t looked_ns; /* when end_lost_calls was last called */
     bool (*python)(struct gf_python *ret);
     gf_step_facts_fn *step_facts;
@@ -357,6 +358,8 @@ static void *run_sampler(void *closure)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     prctl(PR_SET_NAME, "gpufeed-gputime");
+    if (sampler.thread_allocates)
+        sampler.thread_allocates(); /* the driver's queries do */
     sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     sampler.tid = (pid_t)syscall(SYS_gettid);
     gf_python_line_open(sampler.python);
@@ -378,6 +381,7 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
     sampler.cuda = setup->cuda;
     sampler.table = setup->table;
     sampler.end_lost_calls = setup->end_lost_calls;
+    sampler.thread_allocates = setup->thread_allocates;
     sampler.python = setup->python;
     sampler.step_facts = setup->step_facts;
     sampler.step_graph = setup->step_graph;

@@ -40,6 +40,7 @@ struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;
     void (*end_lost_calls)(void);          /* see struct gf_preload */
+    void (*thread_allocates)(void);        /* called by the sampler's thread; may be NULL */
     bool (*python)(struct gf_python *ret); /* finds the Python interpreter; false if not found */
     gf_step_facts_fn *step_facts;          /* takes the facts of steps */
     gf_graph_steps_fn *step_graph;

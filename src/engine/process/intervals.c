@@ -394,6 +394,7 @@ void gf_gpu_time_prepare(void)
     gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
                                                   .table = preload->submissions,
                                                   .end_lost_calls = preload->end_lost_calls,
+                                                  .thread_allocates = preload->heap->share_main,
                                                   .python = preload->python,
                                                   .step_facts = preload->step_facts,
                                                   .step_graph = preload->step_graph,
