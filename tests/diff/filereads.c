@@ -238,7 +238,7 @@ static void replaced(void)
     files[1] = open(name, O_RDWR | O_CREAT, 0600);
     WANT(files[1] >= 0 && ftruncate(files[1], MOST) == 0 && (victim = dup(files[0])) >= 0);
     WANT(pthread_create(&thread, NULL, replace, NULL) == 0);
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 60; i++) {
         mixed += are_mixed(library.pread(victim, into, MOST, 0));
         lseek(victim, 0, SEEK_SET);
         mixed += are_mixed(library.read(victim, into, MOST));
