@@ -144,11 +144,11 @@ int main(int argc, char **argv)
         registered(device);
         settle();
     }
-    for (unsigned round = 0; sharing && round < 4; round++) {
+    for (unsigned round = 0; sharing && round < 3; round++) {
         shared(device, back);
         settle();
     }
-    for (unsigned round = 0; named == 1 && round < 4; round++) {
+    for (unsigned round = 0; named == 1 && round < 3; round++) {
         copies(device, host, back, round);
         settle();
         pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);

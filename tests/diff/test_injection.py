@@ -7,7 +7,7 @@ import ctypes
 import re
 
 import pytest
-from conftest import APPS, SOURCE
+from conftest import APPS, SOURCE, Runner
 
 # The program calls these itself, so a fault would also hit its own calls. The tests below cover
 # them.
@@ -74,6 +74,20 @@ def expected():
     return {}
 
 
+@pytest.fixture(scope="module")
+def called(tmp_path_factory):
+    """called(*arguments) -> the driver functions that the library calls in this run; a fault in others would show nothing."""
+    known = {}
+
+    def names(*arguments):
+        if arguments not in known:
+            path = tmp_path_factory.mktemp("called") / "names"
+            Runner()(APPS / "steps", *arguments, sim=True, SIM_CALLED=path, SIM_FAULT=",".join(f"{entry}:1:0" for entry in entries()), **STAGED)
+            known[arguments] = set(path.read_text().split())
+        return known[arguments]
+    return names
+
+
 def native(run, expected, *arguments, **environment):
     if arguments not in expected:
         expected[arguments] = run(APPS / "steps", *arguments, sim=True, preload=False).stdout
@@ -91,8 +105,8 @@ def lines_about(done):
 
 
 @pytest.mark.parametrize("entry", entries())
-def test_calls_of_the_driver(run, expected, entry):
-    for plan in ("2:999", f"{always(entry)}:2"):
+def test_calls_of_the_driver(run, expected, called, entry):
+    for plan in ("2:999", f"{always(entry)}:2") if entry in called() else ():
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"{entry}:{plan}", **STAGED)
         assert (done.returncode, done.stdout) == (0, native(run, expected)), (plan, done.stderr)
         expected_lines = TURNED_OFF.get(entry, 0)
@@ -101,7 +115,9 @@ def test_calls_of_the_driver(run, expected, entry):
 
 
 @pytest.mark.parametrize("entry", sorted(set(entries()) - {REGISTER}))
-def test_calls_of_the_driver_before_registering(run, expected, entry):
+def test_calls_of_the_driver_before_registering(run, expected, called, entry):
+    if entry not in called("registering"):
+        return
     done = run(APPS / "steps", "registering", sim=True, SIM_FAULT=f"{entry}:{always(entry)}:999", **STAGED)
     assert (done.returncode, done.stdout) == (0, native(run, expected, "registering")), done.stderr
     assert not lines_about(done), done.stderr
@@ -126,7 +142,7 @@ def test_what_was_sent_before_an_event_failed_arrives(run):
     the library must wait."""
     asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
     native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
-    assert native.count("arrived -> 0 ") == 4
+    assert native.count("arrived -> 0 ") == 3
     for n in range(36, 46):
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", **asking, **STAGED)
         assert (done.returncode, done.stdout) == (0, native), (n, done.stderr)

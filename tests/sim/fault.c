@@ -4,7 +4,7 @@
  * function returns 2, and the first kernel breaks its context with error 700. "3+" means the third
  * and all later ones. SIM_DELAY="cuMemHostAlloc:5000,dma:200": microseconds added to each call or
  * transfer. Three names are not functions: kernel, dma and hostfunc mean the work itself, on the
- * stream's thread.
+ * stream's thread. SIM_CALLED=FILE: the names of SIM_FAULT that were called, one a line, at exit.
  */
 #include "sim.h"
 
@@ -20,7 +20,7 @@ struct plan {
     unsigned long calls;
 };
 
-static struct plan faults[32], delays[32];
+static struct plan faults[64], delays[32];
 static int fault_count, delay_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -52,8 +52,18 @@ static int read_plans(const char *text, struct plan *plan, int max)
 
 static void read_environment(void)
 {
-    fault_count = read_plans(getenv("SIM_FAULT"), faults, 32);
+    fault_count = read_plans(getenv("SIM_FAULT"), faults, 64);
     delay_count = read_plans(getenv("SIM_DELAY"), delays, 32);
+}
+
+static void __attribute__((destructor)) list_called(void)
+{
+    FILE *file = getenv("SIM_CALLED") ? fopen(getenv("SIM_CALLED"), "w") : NULL;
+    for (int i = 0; file && i < fault_count; i++)
+        if (faults[i].calls)
+            fprintf(file, "%s\n", faults[i].name);
+    if (file)
+        fclose(file);
 }
 
 CUresult sim_fault(const char *name)
