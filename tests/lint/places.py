@@ -16,7 +16,7 @@ PLACES = {
     "a hook": [r"\bcuMemcpy3D_v2\b", r"\bpthread_setaffinity_np\b"],
     "a member of the malloc family": [r"(\b|_)pvalloc\(|\(pvalloc\b", r"(\b|_)mallopt\(|\(mallopt\b"],
     "a doctor check": [r"\bgf_check_zone_reclaim\b|GF_CHECK\(zone_reclaim\b|\"zone-reclaim\""],
-    "a kernel file that a check reads": [r"\bgf_host_zone_reclaim\b"],
+    "a kernel file that a check reads": [r"vm/zone_reclaim_mode"],
     "a stall cause": [r"\b(X|SET_CAUSE)\(throttled\b|^\| `throttled` \|"],
     "a bypass reason": [r"\b(gf_bypass_|GF_REASON\()few_threads\b"],
     "a report field": [r'"(guard\.)?throttled_s"'],

@@ -171,6 +171,7 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
  * at least one setting that lowers the clock fits.
  */
 #define SETTINGS_MAX 4
+#define GF_GOVERNOR GF_CPUFREQ "scaling_governor"
 
 struct setting {
     unsigned cpu; /* the first CPU with this setting */
@@ -186,21 +187,11 @@ struct clocks {
     bool is_sample; /* true: the machine is an early recording, which has only CPU 0's setting */
 };
 
-/* Reads the first line of a file. Returns false if the file is missing or the line is empty. */
-static bool read_first_word(const char *root, unsigned cpu, enum gf_cpufreq_file file, char *ret,
-                            size_t size)
-{
-    if (gf_cpufreq_read(root, cpu, file, ret, size) <= 0)
-        return false;
-    ret[strcspn(ret, "\n")] = '\0';
-    return *ret != '\0';
-}
-
 /* Returns false if the CPU has no governor, for example in a virtual machine. */
-static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
+static bool read_setting(const struct gf_check_input *input, unsigned cpu, struct setting *ret)
 {
     *ret = (struct setting){.cpu = cpu};
-    if (!read_first_word(root, cpu, gf_cpufreq_governor, ret->governor, sizeof(ret->governor)))
+    if (!gf_host_line(input, ret->governor, sizeof(ret->governor), GF_GOVERNOR, cpu))
         return false;
     ret->keeps_up = strcmp(ret->governor, "performance") == 0;
     /*
@@ -208,7 +199,8 @@ static bool read_setting(const char *root, unsigned cpu, struct setting *ret)
      * preference decides.
      */
     if (strcmp(ret->governor, "powersave") == 0 &&
-        read_first_word(root, cpu, gf_cpufreq_preference, ret->preference, sizeof(ret->preference)))
+        gf_host_line(input, ret->preference, sizeof(ret->preference),
+                     GF_CPUFREQ "energy_performance_preference", cpu))
         ret->keeps_up =
             strcmp(ret->preference, "performance") == 0 || strcmp(ret->preference, "0") == 0;
     return true;
@@ -246,7 +238,7 @@ static void read_clocks(const struct gf_check_input *input, const struct gf_cpus
         gf_cpufreq_policy(input->root, (unsigned)cpu, &policy);
         gf_set_or(&seen, &seen, &policy);
         gf_set_and(&policy, &policy, wanted);
-        if (!gf_set_empty(&policy) && read_setting(input->root, (unsigned)cpu, &setting))
+        if (!gf_set_empty(&policy) && read_setting(input, (unsigned)cpu, &setting))
             add_setting(ret, &setting, &policy);
     }
 }
@@ -263,8 +255,8 @@ static bool read_early_recording(const struct gf_check_input *input, struct cloc
 
     *ret = (struct clocks){.is_sample = true};
     if (!gf_check_is_recorded(input) ||
-        gf_cpufreq_read(input->root, 0, gf_cpufreq_affected, text, sizeof(text)) >= 0 ||
-        !read_setting(input->root, 0, &setting))
+        gf_procfs_read(text, sizeof(text), input->root, GF_CPUFREQ "affected_cpus", 0U) >= 0 ||
+        !read_setting(input, 0, &setting))
         return false;
     gf_set_add(&first, 0);
     add_setting(ret, &setting, &first);
@@ -323,16 +315,15 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
  */
 static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
 {
-    char text[sizeof(finding->evidence)] = "", path[128];
+    char text[sizeof(finding->evidence)] = "";
     size_t at = 0;
 
     for (size_t i = 0; i < clocks->count && at < sizeof(text); i++) {
         const struct setting *one = &clocks->settings[i];
         if (one->keeps_up)
             continue;
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s/%s: %s", at ? "; " : "",
-                               gf_cpufreq_path(one->cpu, gf_cpufreq_governor, path, sizeof(path)),
-                               one->governor);
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s/" GF_GOVERNOR ": %s",
+                               at ? "; " : "", one->cpu, one->governor);
         if (*one->preference && at < sizeof(text))
             at += (size_t)snprintf(text + at, sizeof(text) - at,
                                    ", energy_performance_preference: %s", one->preference);

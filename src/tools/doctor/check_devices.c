@@ -35,17 +35,16 @@ static const char *device_kind(const char *class, const char *vendor)
 /* Returns false if the check ignores this kind of device, or if the device's node is unknown. */
 static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
 {
-    static const char folder[] = "sys/bus/pci/devices";
     char class[16], vendor[16], path[GF_PROCFS_PATH_MAX];
     long node;
 
     *ret = (struct device){.bdf = bdf};
-    if (!gf_host_line(input, class, sizeof(class), "%s/%s/class", folder, bdf) ||
-        !gf_host_line(input, vendor, sizeof(vendor), "%s/%s/vendor", folder, bdf) ||
-        !gf_host_number(input, &node, "%s/%s/numa_node", folder, bdf))
+    if (!gf_host_line(input, class, sizeof(class), DEVICES "/%s/class", bdf) ||
+        !gf_host_line(input, vendor, sizeof(vendor), DEVICES "/%s/vendor", bdf) ||
+        !gf_host_number(input, &node, DEVICES "/%s/numa_node", bdf))
         return false;
     ret->kind = device_kind(class, vendor);
-    snprintf(path, sizeof(path), "%s/%s/local_cpulist", folder, bdf);
+    snprintf(path, sizeof(path), DEVICES "/%s/local_cpulist", bdf);
     return ret->kind && gf_procfs_cpus(&ret->local, input->root, path) == 0 &&
            !gf_set_empty(&ret->local);
 }
@@ -315,26 +314,18 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 #define MOUNTS_MOST_BYTES (64 << 20)
 #define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
 
-static uint64_t read_meminfo(const struct gf_check_input *input, const char *key)
-{
-    static char text[8192];
-
-    if (gf_procfs_read(text, sizeof(text), input->root, "proc/meminfo") <= 0)
-        return 0;
-    const char *field = gf_procfs_field(text, key);
-    return field ? gf_procfs_number(field) << 10 : 0;
-}
-
 void gf_check_write_back(const struct gf_check_input *input, struct gf_findings *ret)
 {
     long bytes = 0, percent;
-    const uint64_t memory = read_meminfo(input, "MemTotal");
+    uint64_t memory = 0;
 
     if (gf_host_number(input, &bytes, "proc/sys/vm/dirty_background_bytes") && bytes) {
         percent = 0;
-    } else if (!memory || !gf_host_number(input, &percent, "proc/sys/vm/dirty_background_ratio")) {
+    } else if (!gf_host_meminfo(input, (const char *const[]){"MemTotal"}, &memory, 1) ||
+               !gf_host_number(input, &percent, "proc/sys/vm/dirty_background_ratio")) {
         return;
     }
+    memory <<= 10;
     const uint64_t most = bytes ? (uint64_t)bytes : memory / 100 * (uint64_t)percent;
     if (most <= DIRTY_MOST) {
         gf_ok(ret, "write-back begins at %.3g GiB of dirty pages", (double)most / (1 << 30));

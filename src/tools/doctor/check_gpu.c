@@ -71,14 +71,6 @@ static const struct gf_topo_gpu *next_visible(const struct gf_topo *topo, size_t
     return NULL;
 }
 
-static long read_link_width(const struct gf_check_input *input, const char *bdf, const char *file)
-{
-    char text[32];
-    const int length =
-        gf_procfs_read(text, sizeof(text), input->root, "sys/bus/pci/devices/%s/%s", bdf, file);
-    return length > 0 ? strtol(text, NULL, 10) : 0;
-}
-
 /*
  * Checks only the width, because an idle GPU lowers its link's speed. Widths of 0, 63 and 255 mean
  * that a virtual machine hides the real width.
@@ -86,11 +78,12 @@ static long read_link_width(const struct gf_check_input *input, const char *bdf,
 void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo_gpu *gpu;
+    long now, most;
 
     for (size_t at = 0; (gpu = next_visible(input->topo, &at));) {
-        const long now = read_link_width(input, gpu->bdf, "current_link_width");
-        const long most = read_link_width(input, gpu->bdf, "max_link_width");
-        if (now <= 0 || now > 32 || most <= 0 || most > 32)
+        if (!gf_host_number(input, &now, "sys/bus/pci/devices/%s/current_link_width", gpu->bdf) ||
+            !gf_host_number(input, &most, "sys/bus/pci/devices/%s/max_link_width", gpu->bdf) ||
+            !now || now > 32 || !most || most > 32)
             continue;
         if (now >= most) {
             gf_gpu_ok(ret, gpu->bdf, "the link uses all %ld lanes", most);

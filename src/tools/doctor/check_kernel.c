@@ -3,7 +3,6 @@
 #include "os/cgroup.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
-#include "tools/topo/recording.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,36 +15,8 @@
 
 #define SWAPPINESS_MOST 10
 
-struct line {
-    char text[160];
-};
-
-/*
- * Reads the first line of a file. Returns false if the file is missing or its first line is empty.
- */
-static bool read_line(const struct gf_check_input *input, struct line *ret, enum gf_host_file file)
-{
-    if (gf_procfs_read(ret->text, sizeof(ret->text), input->root, "%s", gf_host_files[file]) <= 0)
-        return false;
-    ret->text[strcspn(ret->text, "\n")] = '\0';
-    return *ret->text != '\0';
-}
-
-/* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
-static bool read_number(const struct gf_check_input *input, struct line *ret,
-                        enum gf_host_file file, long *ret_value)
-{
-    char *end;
-    if (!read_line(input, ret, file))
-        return false;
-    *ret_value = strtol(ret->text, &end, 10);
-    return end != ret->text && !*end && *ret_value >= 0;
-}
-
-static void report_unreadable(struct gf_findings *ret, const char *subject, enum gf_host_file file)
-{
-    gf_finding_unreadable(ret, subject, gf_host_files[file]);
-}
+#define RELEASE "proc/sys/kernel/osrelease"
+#define HUGE_PAGES "sys/kernel/mm/transparent_hugepage/"
 
 static bool release_at_least(const char *release, long major, long minor)
 {
@@ -72,24 +43,25 @@ static int try_populate(void)
 
 void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    struct line line;
+    char release[160];
 
-    if (!read_line(input, &line, gf_host_release) || line.text[0] < '0' || line.text[0] > '9') {
-        report_unreadable(ret, "kernel version", gf_host_release);
+    if (!gf_host_line(input, release, sizeof(release), RELEASE) || *release < '0' ||
+        *release > '9') {
+        gf_finding_unreadable(ret, "kernel version", RELEASE);
         return;
     }
-    const bool is_old = !release_at_least(line.text, 5, 14);
+    const bool is_old = !release_at_least(release, 5, 14);
     const bool is_recorded = gf_check_is_recorded(input);
     const int error = is_recorded ? is_old ? EINVAL : 0 : try_populate();
     if (!error) {
-        gf_ok(ret, "Linux %s supports staged copies", line.text);
+        gf_ok(ret, "Linux %s supports staged copies", release);
         return;
     }
     struct gf_finding *finding =
-        gf_problem(ret, "Linux %s %s", line.text,
+        gf_problem(ret, "Linux %s %s", release,
                    is_old ? "is too old for staged copies" : "does not support staged copies");
     gf_finding_evidence(
-        finding, "/%s: %s%s%s", gf_host_files[gf_host_release], line.text,
+        finding, "/" RELEASE ": %s%s%s", release,
         is_recorded ? "" : "; madvise(MADV_POPULATE_READ): ", is_recorded ? "" : strerror(error));
     gf_finding_fix(finding, "use a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12) "
                             "and no sandbox that refuses the call");
@@ -136,18 +108,19 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
                    thp.file);
 }
 
-static struct gf_finding *report_huge(struct gf_findings *ret, enum gf_host_file file,
-                                      const struct line *line, const char *summary)
+static struct gf_finding *report_huge(struct gf_findings *ret, const char *file, const char *line,
+                                      const char *summary)
 {
     struct gf_finding *finding = gf_problem(ret, "%s", summary);
-    gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line->text);
-    gf_finding_command(finding, "echo madvise > /%s", gf_host_files[file]);
+    gf_finding_evidence(finding, "/%s: %s", file, line);
+    gf_finding_command(finding, "echo madvise > /%s", file);
     return finding;
 }
 
 void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    struct line enabled, defrag;
+    static const char setting[] = HUGE_PAGES "enabled", of_faults[] = HUGE_PAGES "defrag";
+    char enabled[160], defrag[160];
 
     if (is_thp_disabled(input)) {
         struct gf_finding *finding =
@@ -155,45 +128,44 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
         gf_finding_evidence(finding, "/proc/self/status: THP_enabled: 0");
         gf_finding_fix(finding, "find the launcher or service that calls prctl(PR_SET_THP_DISABLE) "
                                 "before it starts programs");
-    } else if (!read_line(input, &enabled, gf_host_thp_enabled) || !strchr(enabled.text, '[')) {
-        report_unreadable(ret, "huge pages", gf_host_thp_enabled);
-    } else if (gf_thp_chosen(enabled.text, "never") && gf_check_is_inference(input)) {
+    } else if (!gf_host_line(input, enabled, sizeof(enabled), setting) || !strchr(enabled, '[')) {
+        gf_finding_unreadable(ret, "huge pages", setting);
+    } else if (gf_thp_chosen(enabled, "never") && gf_check_is_inference(input)) {
         gf_ok(ret, "no huge pages: no compaction delays a request");
-    } else if (gf_thp_chosen(enabled.text, "never")) {
-        report_huge(ret, gf_host_thp_enabled, &enabled, "ordinary memory gets no huge pages");
-    } else if (read_line(input, &defrag, gf_host_thp_defrag) &&
-               gf_thp_chosen(defrag.text, "always")) {
-        report_huge(ret, gf_host_thp_defrag, &defrag,
+    } else if (gf_thp_chosen(enabled, "never")) {
+        report_huge(ret, setting, enabled, "ordinary memory gets no huge pages");
+    } else if (gf_host_line(input, defrag, sizeof(defrag), of_faults) &&
+               gf_thp_chosen(defrag, "always")) {
+        report_huge(ret, of_faults, defrag,
                     "a page fault waits while the kernel compacts memory for a huge page")
             ->why = "any page fault may take milliseconds, and stalls a step or a request";
     } else {
-        gf_ok(ret, "huge pages: %s", enabled.text);
+        gf_ok(ret, "huge pages: %s", enabled);
     }
 }
 
 /* On a machine with several nodes, reports a problem if one of these bits of a sysctl is set. */
 static void check_bits(const struct gf_check_input *input, struct gf_findings *ret,
-                       enum gf_host_file file, long bits, const char *sysctl, const char *summary)
+                       const char *file, long bits, const char *sysctl, const char *summary)
 {
-    struct line line;
     long value;
 
     if (input->topo->machine->node_count < 2)
         return;
-    if (!read_number(input, &line, file, &value)) {
-        report_unreadable(ret, sysctl, file);
+    if (!gf_host_number(input, &value, "%s", file)) {
+        gf_finding_unreadable(ret, sysctl, file);
     } else if (!(value & bits)) {
         gf_ok(ret, "%s is %ld", sysctl, value);
     } else {
         struct gf_finding *finding = gf_problem(ret, "%s", summary);
-        gf_finding_evidence(finding, "/%s: %s", gf_host_files[file], line.text);
+        gf_finding_evidence(finding, "/%s: %ld", file, value);
         gf_finding_command(finding, "sysctl -w %s=%ld", sysctl, value & ~bits);
     }
 }
 
 void gf_check_zone_reclaim(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    check_bits(input, ret, gf_host_zone_reclaim, ~0L, "vm.zone_reclaim_mode",
+    check_bits(input, ret, "proc/sys/vm/zone_reclaim_mode", ~0L, "vm.zone_reclaim_mode",
                "the kernel reclaims pages of a full node before it uses another node");
 }
 
@@ -203,7 +175,7 @@ void gf_check_numa_balancing(const struct gf_check_input *input, struct gf_findi
      * Checks only the first bit, because the second bit moves pages only between fast and slow
      * memory.
      */
-    check_bits(input, ret, gf_host_numa_balancing, 1, "kernel.numa_balancing",
+    check_bits(input, ret, "proc/sys/kernel/numa_balancing", 1, "kernel.numa_balancing",
                "the kernel moves pages between nodes by itself");
 }
 
@@ -215,7 +187,7 @@ static bool is_swap_in_memory(const struct gf_check_input *input)
 {
     static char text[4096];
 
-    if (gf_procfs_read(text, sizeof(text), input->root, "%s", gf_host_files[gf_host_swaps]) <= 0)
+    if (gf_procfs_read(text, sizeof(text), input->root, "proc/swaps") <= 0)
         return false;
     const char *line = strchr(text, '\n');
     bool any = false;
@@ -228,27 +200,24 @@ static bool is_swap_in_memory(const struct gf_check_input *input)
 
 void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    static char text[8192];
-    struct line line;
+    static const char file[] = "proc/sys/vm/swappiness";
+    uint64_t total;
     long swappiness;
 
-    gf_procfs_read(text, sizeof(text), input->root, "%s", gf_host_files[gf_host_meminfo]);
-    const char *total = gf_procfs_field(text, "SwapTotal");
-    if (!total || *total < '0' || *total > '9') {
-        report_unreadable(ret, "swapping", gf_host_meminfo);
-    } else if (strtoull(total, NULL, 10) == 0 || gf_cgroup_has_no_swap(input->root)) {
+    if (!gf_host_meminfo(input, (const char *const[]){"SwapTotal"}, &total, 1)) {
+        gf_finding_unreadable(ret, "swapping", GF_MEMINFO);
+    } else if (!total || gf_cgroup_has_no_swap(input->root)) {
         gf_ok(ret, "there is no swap");
     } else if (is_swap_in_memory(input)) {
         gf_ok(ret, "swap is compressed memory (zram)");
-    } else if (!read_number(input, &line, gf_host_swappiness, &swappiness)) {
-        report_unreadable(ret, "swapping", gf_host_swappiness);
+    } else if (!gf_host_number(input, &swappiness, file)) {
+        gf_finding_unreadable(ret, "swapping", file);
     } else if (swappiness <= SWAPPINESS_MOST) {
-        gf_ok(ret, "swapping is the last resort (vm.swappiness %s)", line.text);
+        gf_ok(ret, "swapping is the last resort (vm.swappiness %ld)", swappiness);
     } else {
         struct gf_finding *finding = gf_problem(ret, "the kernel swaps before memory is short");
-        gf_finding_evidence(finding, "/%s: %s; /%s: SwapTotal %lu kB",
-                            gf_host_files[gf_host_swappiness], line.text,
-                            gf_host_files[gf_host_meminfo], strtoul(total, NULL, 10));
+        gf_finding_evidence(finding, "/%s: %ld; /" GF_MEMINFO ": SwapTotal %lu kB", file,
+                            swappiness, total);
         gf_finding_command(finding, "sysctl -w vm.swappiness=1");
     }
 }
@@ -267,7 +236,7 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
     char release[64];
     unsigned long part[3] = {0}; /* major, minor, patch */
 
-    if (!gf_host_line(input, release, sizeof(release), "%s", gf_host_files[gf_host_release]))
+    if (!gf_host_line(input, release, sizeof(release), RELEASE))
         return;
     char *at = release;
     for (size_t i = 0; i < GF_ARRAY_LEN(part) && *at >= '0' && *at <= '9'; i++) {
@@ -283,7 +252,7 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
     }
     struct gf_finding *finding =
         gf_problem(ret, "Linux %s has known errors in pinning memory", release);
-    gf_finding_evidence(finding, "/%s: %s", gf_host_files[gf_host_release], release);
+    gf_finding_evidence(finding, "/" RELEASE ": %s", release);
     gf_finding_fix(finding,
                    "use Linux 6.14 or later, 6.12.%d or later, 6.8, or a vendor's kernel "
                    "in which pin_user_pages(FOLL_LONGTERM) is corrected",
@@ -338,28 +307,21 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
 
 void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    static char text[8192];
+    static const char *const keys[] = {"HugePages_Total", "HugePages_Free", "Hugepagesize",
+                                       "MemTotal"};
+    uint64_t found[GF_ARRAY_LEN(keys)];
 
-    if (gf_procfs_read(text, sizeof(text), input->root, "%s", gf_host_files[gf_host_meminfo]) <= 0)
+    if (!gf_host_meminfo(input, keys, found, GF_ARRAY_LEN(keys)) || !found[0])
         return;
-    const char *total_text = gf_procfs_field(text, "HugePages_Total");
-    const char *free_text = gf_procfs_field(text, "HugePages_Free");
-    const char *size_text = gf_procfs_field(text, "Hugepagesize");
-    const char *memory_text = gf_procfs_field(text, "MemTotal");
-    if (!total_text || !free_text || !size_text || !memory_text)
-        return;
-    const uint64_t total = gf_procfs_number(total_text), unused = gf_procfs_number(free_text);
-    const uint64_t size = gf_procfs_number(size_text), memory = gf_procfs_number(memory_text);
-    if (!total)
-        return;
+    const uint64_t total = found[0], unused = found[1], size = found[2], memory = found[3];
     if (input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10) {
         gf_ok(ret, "%lu of %lu reserved huge pages are unused", unused, total);
         return;
     }
     struct gf_finding *finding =
         gf_problem(ret, "%lu GiB are reserved as huge pages and unused", (unused * size) >> 20);
-    gf_finding_evidence(finding, "/%s: HugePages_Total %lu, HugePages_Free %lu",
-                        gf_host_files[gf_host_meminfo], total, unused);
+    gf_finding_evidence(finding, "/" GF_MEMINFO ": HugePages_Total %lu, HugePages_Free %lu", total,
+                        unused);
     gf_finding_command(finding, "sysctl -w vm.nr_hugepages=%lu", total - unused);
 }
 

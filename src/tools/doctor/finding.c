@@ -176,6 +176,21 @@ bool gf_host_number(const struct gf_check_input *input, long *ret, const char *f
     return end != text && !*end && *ret >= 0;
 }
 
+bool gf_host_meminfo(const struct gf_check_input *input, const char *const *keys, uint64_t *ret,
+                     size_t count)
+{
+    char text[8192];
+
+    gf_procfs_read(text, sizeof(text), input->root, GF_MEMINFO);
+    for (size_t i = 0; i < count; i++) {
+        const char *field = gf_procfs_field(text, keys[i]);
+        if (!field || *field < '0' || *field > '9')
+            return false;
+        ret[i] = gf_procfs_number(field);
+    }
+    return true;
+}
+
 const struct gf_cpus *gf_host_cpus(const struct gf_check_input *input)
 {
     return input->topo->has_mask ? &input->topo->facts.start : &input->topo->machine->online;

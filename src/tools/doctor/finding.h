@@ -120,6 +120,11 @@ bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, co
 bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
     GF_PRINTF(3, 4);
 
+#define GF_MEMINFO "proc/meminfo"
+/* Reads numbers of /proc/meminfo, of which most are in KiB. Returns false if it lacks one of them. */
+bool gf_host_meminfo(const struct gf_check_input *input, const char *const *keys, uint64_t *ret,
+                     size_t count);
+
 /*
  * Returns the CPUs that the process may use, or all online CPUs if a recording lacks the process's
  * mask.
