@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs. */
 #include "base/base.h"
 #include "base/parse.h"
 #include "os/permit_find.h"
@@ -7,55 +6,17 @@
 
 #include <stdio.h>
 
-/* Prints the list of verbs, and the error for an unknown verb. */
-
+/* A verb. Each is implemented in a file cmd_<verb>.c. */
 struct gf_verb {
     const char *name;
     const char *brief;
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit code */
 };
 
-struct gf_verbs {
-    const struct gf_verb *list;
-    size_t count;
-};
-
-static void gf_help_print(FILE *out, const struct gf_verbs *verbs)
-{
-    fputs("Usage: gpufeed VERB [options]\n\n"
-          "Runs an unmodified program with libgpufeed, which places the program's threads\n"
-          "and memory on the GPU's NUMA node, speeds up copies of pageable memory, and\n"
-          "serves malloc from a tuned jemalloc: gpufeed run -- python train.py\n\n",
-          out);
-    for (size_t i = 0; i < verbs->count; i++)
-        fprintf(out, "  %-14s%s\n", verbs->list[i].name, verbs->list[i].brief);
-    fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n", out);
-}
-
-/* Prints that the name is not a verb, and suggests the closest one. Returns GF_EXIT_USAGE. */
-static int gf_help_unknown_verb(const struct gf_verbs *verbs, const char *name)
-{
-    struct gf_nearest_word nearest;
-
-    gf_nearest_word_begin(&nearest, name);
-    for (size_t i = 0; i < verbs->count; i++)
-        gf_nearest_word_try(&nearest, verbs->list[i].name, verbs->list[i].name);
-    if (nearest.found)
-        gf_cli_error("", "%s is not a verb (did you mean %s?)", name, nearest.found);
-    else
-        gf_cli_error("",
-                     "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` "
-                     "runs a program",
-                     name);
-    return GF_EXIT_USAGE;
-}
-
-/* The table of verbs. Each verb is implemented in a file cmd_<verb>.c. */
-
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
 
-static const struct gf_verb verb_list[] = {
+static const struct gf_verb verbs[] = {
     {"run", "run a program with the library preloaded", gf_cmd_run},
     {"report", "show what a job waited for, from its logs and reports", gf_cmd_report},
     {"compare", "compare runs with and without the library's changes", gf_cmd_compare},
@@ -68,17 +29,40 @@ static const struct gf_verb verb_list[] = {
     {"version", "show the version of gpufeed and of the libraries inside", cmd_version},
 };
 
-static const struct gf_verbs verbs = {verb_list, GF_ARRAY_LEN(verb_list)};
+static void print_verbs(FILE *out)
+{
+    fputs("Usage: gpufeed VERB [options]\n\n"
+          "Runs an unmodified program with libgpufeed, which places the program's threads\n"
+          "and memory on the GPU's NUMA node, speeds up copies of pageable memory, and\n"
+          "serves malloc from a tuned jemalloc: gpufeed run -- python train.py\n\n",
+          out);
+    for (size_t i = 0; i < GF_ARRAY_LEN(verbs); i++)
+        fprintf(out, "  %-14s%s\n", verbs[i].name, verbs[i].brief);
+    fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n", out);
+}
 
+/* Returns NULL if the name is no verb, after it has suggested the closest one. */
 static const struct gf_verb *verb_by_name(const char *name)
 {
+    struct gf_nearest_word nearest;
+
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
-    for (size_t i = 0; i < verbs.count; i++)
-        if (strcmp(verb_list[i].name, name) == 0)
-            return &verb_list[i];
+    gf_nearest_word_begin(&nearest, name);
+    for (size_t i = 0; i < GF_ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+        gf_nearest_word_try(&nearest, verbs[i].name, verbs[i].name);
+    }
+    if (nearest.found)
+        gf_cli_error("", "%s is not a verb (did you mean %s?)", name, nearest.found);
+    else
+        gf_cli_error("",
+                     "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` "
+                     "runs a program",
+                     name);
     return NULL;
 }
 
@@ -87,14 +71,14 @@ static int cmd_help(int argc, char **argv)
     char help[] = "--help";
 
     if (argc < 2 || argv[1][0] == '-') {
-        gf_help_print(stdout, &verbs);
+        print_verbs(stdout);
         return GF_EXIT_OK;
     }
     if (argc > 2)
         return gf_flags_excess("help", argv[2]);
     const struct gf_verb *verb = verb_by_name(argv[1]);
     char *of_verb[] = {argv[1], help, NULL};
-    return verb ? verb->run(2, of_verb) : gf_help_unknown_verb(&verbs, argv[1]);
+    return verb ? verb->run(2, of_verb) : GF_EXIT_USAGE;
 }
 
 static int cmd_version(int argc, char **argv)
@@ -127,12 +111,12 @@ static int flush_output(void)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        gf_help_print(stderr, &verbs);
+        print_verbs(stderr);
         return GF_EXIT_USAGE;
     }
     const struct gf_verb *verb = verb_by_name(argv[1]);
     if (!verb)
-        return gf_help_unknown_verb(&verbs, argv[1]);
+        return GF_EXIT_USAGE;
     gf_permit_find(GF_PERMIT_ALL);
     const int code = verb->run(argc - 1, argv + 1);
     /* Scripts learn only from the exit code that the disk is full or the pipe is closed. */

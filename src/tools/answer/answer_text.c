@@ -107,7 +107,7 @@ static void print_lines(FILE *out, const char *title, const struct gf_lines *lin
     if (title)
         fprintf(out, "\n%s\n", title);
     for (size_t i = 0; i < lines->count && i < most; i++)
-        gf_wrap(out, lines->list[i], title ? 2 : 0, screen_width(out));
+        gf_wrap(out, "", lines->list[i], title ? 2 : 0, screen_width(out));
     if (lines->count > most)
         fprintf(out, "  and %zu more (--top N)\n", lines->count - most);
 }
@@ -318,7 +318,7 @@ void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, en
     if (by == GF_BY_COUNT)
         print_lines(out, NULL, &answer->verdict, answer->verdict.count);
     if (answer->processes)
-        gf_wrap(out, gf_verdict_scope(answer, scope, sizeof(scope)), 0, screen_width(out));
+        gf_wrap(out, "", gf_verdict_scope(answer, scope, sizeof(scope)), 0, screen_width(out));
     if (by == GF_BY_COUNT) {
         print_gpu(out, answer);
         print_table(out, answer, &answer->causes, top);

@@ -2,9 +2,7 @@
 #include "tools/answer/helps.h"
 
 #include "base/base.h"
-
-#define LINE_MOST 80
-#define CAUSE_WIDTH 14
+#include "tools/common/text.h"
 
 struct row {
     const char *name, *words, *text;
@@ -55,28 +53,13 @@ const char *gf_cause_words(const char *cause)
     return words ? words : "";
 }
 
-/* Prints a text, broken at blanks, after a column of CAUSE_WIDTH. */
-static void print_words(FILE *out, const char *words)
-{
-    const size_t room = LINE_MOST - CAUSE_WIDTH;
-
-    while (strlen(words) > room) {
-        size_t end = room;
-        while (end && words[end] != ' ')
-            end--;
-        if (!end)
-            break;
-        fprintf(out, "%.*s\n%*s", (int)end, words, CAUSE_WIDTH, "");
-        words += end + 1;
-    }
-    fprintf(out, "%s\n", words);
-}
-
 void gf_helps_print_causes(FILE *out)
 {
+    char label[16];
+
     for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++) {
-        fprintf(out, "  %-11s ", causes[i].name);
-        print_words(out, causes[i].words);
+        snprintf(label, sizeof(label), "  %s", causes[i].name);
+        gf_wrap(out, label, causes[i].words, 14, 80);
     }
 }
 

@@ -19,6 +19,11 @@ void gf_cli_error(const char *verb, const char *format, ...)
     fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
 }
 
+void gf_cli_report(void *verb, const char *line)
+{
+    gf_cli_error(verb, "%s", line);
+}
+
 const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size)
 {
     const bool is_other = error == -ENOENT && *root && access(root, F_OK) == 0;
@@ -68,12 +73,8 @@ static const struct option *find_flag(const struct option *flags, const char *wo
 
 int gf_flags_next(struct gf_flags *reader)
 {
-    return gf_flags_next_short(reader, "");
-}
-
-int gf_flags_next_short(struct gf_flags *reader, const char *shorts)
-{
     char accepted[16];
+    const char *shorts = reader->shorts ? reader->shorts : "";
     const char *verb = reader->argv[0];
     const int at = reader->at ? reader->at : 1;
     const char *word = at < reader->argc ? reader->argv[at] : "";

@@ -27,6 +27,9 @@ enum gf_exit {
  */
 void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
 
+/* The same for a function that reports lines; `verb` is its closure. */
+void gf_cli_report(void *verb, const char *line);
+
 /* Writes to buf why the machine at root ("": this one) cannot be read. Returns buf. */
 const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size);
 
@@ -53,23 +56,18 @@ struct gf_flags {
     int argc;
     char **argv;                /* argv[0] is the verb */
     const struct option *flags; /* ends with a row of zeros */
-    int at;                     /* index in argv of the next word */
-    const struct option *flag;  /* row of the flag that was read last */
-    bool ended;                 /* "--" has ended the flags */
+    const char *shorts;        /* short flags in getopt's form, at most 10 characters; NULL: none */
+    int at;                    /* index in argv of the next word */
+    const struct option *flag; /* row of the flag that was read last */
+    bool ended;                /* "--" has ended the flags */
 };
 
 /*
- * Reads the next flag. Returns `val` of the flag's row, or GF_FLAG_*. The flag's value is in
- * optarg: the text after "=", or the next word unless that word is "--".
+ * Reads the next flag. Returns `val` of the flag's row, or GF_FLAG_*. For a short flag, returns its
+ * letter or GF_FLAG_NO_VALUE, and sets `flag` to NULL. The flag's value is in optarg: the text after
+ * "=", or the next word unless that word is "--".
  */
 int gf_flags_next(struct gf_flags *reader);
-
-/*
- * Like gf_flags_next, but also accepts the short flags in `shorts`, a string in getopt's form of at
- * most 10 characters. For a short flag, returns its letter or GF_FLAG_NO_VALUE, and sets `flag` to
- * NULL.
- */
-int gf_flags_next_short(struct gf_flags *reader, const char *shorts);
 
 /*
  * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the operand that ended

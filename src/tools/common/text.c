@@ -48,13 +48,7 @@ char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length)
     return text;
 }
 
-void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width)
-{
-    gf_wrap_labelled(out, "", text, indent, width);
-}
-
-void gf_wrap_labelled(FILE *out, const char *label, const char *text, unsigned indent,
-                      unsigned width)
+void gf_wrap(FILE *out, const char *label, const char *text, unsigned indent, unsigned width)
 {
     size_t column = 0;
 

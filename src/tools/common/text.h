@@ -13,14 +13,11 @@
  */
 char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
 
-/* Writes the text as indented lines of at most `width` columns, and a final newline. */
-void gf_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
-
 /*
- * Like gf_wrap, but the first line begins with the label, which is padded to `indent` columns.
+ * Writes the text as indented lines of at most `width` columns, and a final newline. The first line
+ * begins with the label, which is padded to `indent` columns.
  */
-void gf_wrap_labelled(FILE *out, const char *label, const char *text, unsigned indent,
-                      unsigned width);
+void gf_wrap(FILE *out, const char *label, const char *text, unsigned indent, unsigned width);
 
 /*
  * Returns the number of columns of the terminal that `out` writes to, at most 100; 80 if `out` is

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -141,8 +142,7 @@ static void print_stalls(FILE *out, const char *label, const struct gf_figures_s
 static double distance(const struct gf_figures_stalls *before,
                        const struct gf_figures_stalls *after, const double runs[2])
 {
-    const double change = after->seconds / runs[1] - before->seconds / runs[0];
-    return change < 0 ? -change : change;
+    return fabs(after->seconds / runs[1] - before->seconds / runs[0]);
 }
 
 /* Prints the causes whose time changed most. */
@@ -185,11 +185,6 @@ static void print_figures(FILE *out, const struct gf_figures from[2], const doub
     }
 }
 
-static double magnitude(double value)
-{
-    return value < 0 ? -value : value;
-}
-
 /*
  * Prints the difference with its interval. If the interval contains 0, prints the largest
  * difference that the interval permits.
@@ -203,13 +198,13 @@ static void print_answer(FILE *out, const char *const names[2], const struct gf_
 
     if (low > 0 || high < 0)
         fprintf(out, "%s takes %.1f %% %s %s than %s (95 %% interval: %.1f %% to %.1f %%).\n", name,
-                magnitude(100 * (ratio->ratio - 1)), high < 0 ? "less" : "more", metric, base,
-                magnitude(high < 0 ? high : low), magnitude(high < 0 ? low : high));
+                fabs(100 * (ratio->ratio - 1)), high < 0 ? "less" : "more", metric, base,
+                fabs(high < 0 ? high : low), fabs(high < 0 ? low : high));
     else
         fprintf(out,
                 "No difference in %s larger than %.1f %% between %s and %s (95 %% interval of %s: "
                 "%+.1f %% to %+.1f %%).\n",
-                metric, magnitude(gf_max(-low, high)), base, name, name, low, high);
+                metric, gf_max(-low, high), base, name, name, low, high);
 }
 
 /* Prints the clocks, because different clocks may explain a difference. */
@@ -230,7 +225,7 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
     for (size_t i = 0; i < 2; i++)
         snprintf(texts[i], sizeof(texts[i]), "%.0f C", clocks[i].celsius);
     print_row(out, "  temperature", texts[0], texts[1], "");
-    if (magnitude(mhz[1] - mhz[0]) > CLOCKS_DIFFER * mhz[0])
+    if (fabs(mhz[1] - mhz[0]) > CLOCKS_DIFFER * mhz[0])
         fprintf(out,
                 "The GPU clocks differ by more than %.0f %%; this may explain a part of the "
                 "difference.\n",
@@ -448,13 +443,13 @@ static int read_flag(struct words *words, const struct gf_flags *reader, int cod
 /* Flags may also follow reports and folders. The command begins behind "--". */
 static int read_words(int argc, char **argv, struct words *ret)
 {
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
     const char *operand = "";
     int code, error = 0;
 
     *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
     while (!error && !ret->help && operand) {
-        if ((code = gf_flags_next_short(&reader, "n:")) != GF_FLAG_END)
+        if ((code = gf_flags_next(&reader)) != GF_FLAG_END)
             error = read_flag(ret, &reader, code);
         else if ((operand = gf_flags_operand(&reader)) && ret->count++ < GF_ARRAY_LEN(ret->paths))
             ret->paths[ret->count - 1] = operand;
@@ -484,14 +479,9 @@ static int compare_reports(const char *const paths[2])
     const char *const names[2] = {plain[0], plain[1]};
 
     for (size_t i = 0; i < 2; i++) {
-        const int error = gf_figures_add_file(&figures[i], paths[i]);
-        name_of(paths[i], plain[i], sizeof(plain[i]));
-        if (error == -EINVAL)
-            gf_cli_error("compare", "%s is not a report (GPUFEED_REPORT)", paths[i]);
-        else if (error)
-            gf_cli_error("compare", "cannot read %s: %s", paths[i], strerror(-error));
-        if (error)
+        if (gf_run_add(&figures[i], paths[i]))
             return GF_EXIT_FAILED;
+        name_of(paths[i], plain[i], sizeof(plain[i]));
     }
     gf_comparison_print_reports(stdout, names, figures);
     return GF_EXIT_OK;
@@ -545,8 +535,7 @@ static int compare_times(const struct words *words, const char *const names[2],
     int error = -ENOMEM;
 
     if (times[0] && times[1])
-        error =
-            gf_bootstrap_ratio_apart((const double *const[]){times[0], times[1]}, counts, &ratio);
+        error = gf_bootstrap_ratio((const double *const *)times, counts, false, &ratio);
     if (!error && words->json)
         error = print_comparison(
             stdout, by_step, &ratio,

@@ -15,7 +15,7 @@ static bool is_report_name(const char *name)
     return *name != '.' && length > 5 && strcmp(name + length - 5, ".json") == 0;
 }
 
-static int add_report(struct gf_figures *run, const char *path)
+int gf_run_add(struct gf_figures *run, const char *path)
 {
     const int error = gf_figures_add_file(run, path);
 
@@ -53,7 +53,7 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
 
 static int add_process(void *closure, const char *path)
 {
-    return is_report_name(strrchr(path, '/') + 1) ? add_report(closure, path) : 0;
+    return is_report_name(strrchr(path, '/') + 1) ? gf_run_add(closure, path) : 0;
 }
 
 static int add_run(void *closure, const char *path)

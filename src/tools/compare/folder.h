@@ -4,7 +4,10 @@
 #include "base/base.h"
 #include "tools/compare/figures.h"
 
-/* Existing runs of one program, from a folder of their reports. */
+/* Existing runs of one program, from their reports. */
+
+/* Adds the report in a file to a run. Returns 0, or -errno after printing an error. */
+int gf_run_add(struct gf_figures *run, const char *path);
 
 #define GF_FOLDER_RUNS_MAX 1000u /* further files and folders are an error */
 

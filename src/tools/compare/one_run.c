@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-static volatile sig_atomic_t pending;
+static volatile sig_atomic_t pending; /* SIGINT was received */
 static struct sigaction before;
 
 static void on_interrupt(int number)
@@ -31,12 +31,6 @@ void gf_interrupt_begin(void)
     sigaction(SIGINT, NULL, &before);
     if (before.sa_handler != SIG_IGN)
         sigaction(SIGINT, &action, NULL);
-}
-
-/* Whether SIGINT was received. */
-static bool gf_interrupt_pending(void)
-{
-    return pending;
 }
 
 void gf_interrupt_end(void)
@@ -152,7 +146,7 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     int status;
 
     *ret = (struct gf_one_run){0};
-    if (gf_interrupt_pending())
+    if (pending)
         return -EINTR;
     set_environment(&env, arm, folder);
     fflush(stdout);
@@ -165,13 +159,13 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
         gf_gpu_clock_begin();
     while (!error && waitpid(child, &status, 0) < 0) {
         error = errno == EINTR ? 0 : -errno;
-        if (gf_interrupt_pending())
+        if (pending)
             kill(child, SIGTERM); /* a terminal also sends SIGINT to the command */
     }
     gf_gpu_clock_end(&ret->clock);
     ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
     gf_env_free(&env);
-    if (gf_interrupt_pending())
+    if (pending)
         error = -EINTR;
     else if (error)
         gf_cli_error("compare", "cannot run the command: %s", strerror(-error));

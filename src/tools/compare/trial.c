@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/compare/trial.h"
 
+#include "os/launch.h"
 #include "tools/common/cli.h"
 #include "tools/compare/one_run.h"
-#include "tools/run/environ.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -53,10 +53,11 @@ double gf_mean(const double *values, size_t count)
     return sum / (double)count;
 }
 
-static int ratio_of(const double *const values[2], const size_t counts[2], bool paired,
-                    struct gf_ratio *ret)
+int gf_bootstrap_ratio(const double *const values[2], const size_t counts[2], bool paired,
+                       struct gf_ratio *ret)
 {
     double *ratios = malloc(RESAMPLES * sizeof(*ratios));
+    /* The sides of a pair are drawn with equal sequences, so they stay together. */
     uint64_t states[2] = {SEED, paired ? SEED : SEED + 1};
 
     if (!ratios)
@@ -73,28 +74,12 @@ static int ratio_of(const double *const values[2], const size_t counts[2], bool 
     return 0;
 }
 
-/* The sides of a pair are drawn with equal sequences, so they stay together. */
-int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
-                       struct gf_ratio *ret)
-{
-    return ratio_of((const double *const[]){before, after}, (size_t[]){count, count}, true, ret);
-}
-
-int gf_bootstrap_ratio_apart(const double *const values[2], const size_t counts[2],
-                             struct gf_ratio *ret)
-{
-    return ratio_of(values, counts, false, ret);
-}
-
 /* Creates the folder of the reports; ret has PATH_MAX bytes. */
 static int make_folder(char *ret)
 {
-    struct gf_env env;
+    const char *parent = gf_launch_variable(environ, "TMPDIR");
 
-    gf_env_copy(environ, &env);
-    const char *parent = gf_env_get(&env, "TMPDIR");
     snprintf(ret, PATH_MAX, "%s/gpufeed-compare-XXXXXX", parent && *parent ? parent : "/tmp");
-    gf_env_free(&env);
     if (mkdtemp(ret))
         return 0;
     const int error = errno;
@@ -210,7 +195,8 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
     if (!error || error == -EINTR)
         evaluate(&runs, ret);
     if (!error)
-        error = gf_bootstrap_ratio(ret->times[0], ret->times[1], pairs, &ret->ratio);
+        error = gf_bootstrap_ratio((const double *const *)ret->times, (size_t[]){pairs, pairs},
+                                   true, &ret->ratio);
     rmdir(folder);
     free(runs.list[0]);
     free(runs.list[1]);

@@ -19,17 +19,15 @@ struct gf_ratio {
 };
 
 /*
- * Computes the ratio and its bootstrap interval from the pairs (before[i], after[i]). Equal
- * arguments give equal results. For few pairs, the interval between the plain percentiles would be
- * too narrow, so it is expanded (Hesterberg, What Teachers Should Know about the Bootstrap, 2015,
- * section 5). All values must be above 0, and count must be within the limits above. Returns 0 or
- * -ENOMEM.
+ * Computes the ratio and its bootstrap interval from values[0][i], before, and values[1][i], after.
+ * If they are paired, the counts are equal; otherwise the values of each side are resampled by
+ * themselves. Equal arguments give equal results. For few values, the interval between the plain
+ * percentiles would be too narrow, so it is expanded (Hesterberg, What Teachers Should Know about the
+ * Bootstrap, 2015, section 5). All values must be above 0, and the counts must be within the limits
+ * above. Returns 0 or -ENOMEM.
  */
-int gf_bootstrap_ratio(const double *before, const double *after, size_t count,
+int gf_bootstrap_ratio(const double *const values[2], const size_t counts[2], bool paired,
                        struct gf_ratio *ret);
-/* The same for runs that are no pairs: the values of each side are resampled by themselves. */
-int gf_bootstrap_ratio_apart(const double *const values[2], const size_t counts[2],
-                             struct gf_ratio *ret);
 
 /*
  * Returns the next number of a pseudo-random sequence that depends only on the state. The numbers

@@ -97,7 +97,7 @@ static bool runs_in(const struct gf_check_input *input, enum gf_where where)
 static void print_sentence(const char *label, const char *text, unsigned indent)
 {
     if (isatty(STDOUT_FILENO))
-        gf_wrap_labelled(stdout, label, text, indent, gf_wrap_width(stdout));
+        gf_wrap(stdout, label, text, indent, gf_wrap_width(stdout));
     else
         printf("%-*s%s\n", (int)indent, label, text);
 }
@@ -239,12 +239,6 @@ static bool has_data(const struct gf_check_input *input)
     return fd >= 0;
 }
 
-static void report_invalid(void *closure, const char *line)
-{
-    (void)closure;
-    gf_cli_error("doctor", "%s", line);
-}
-
 enum { FLAG_JSON = 1, FLAG_FIX, FLAG_DATA, FLAG_MACHINE };
 
 static const struct option flags[] = {
@@ -291,7 +285,7 @@ int gf_cmd_doctor(int argc, char **argv)
     }
     if (reader.at < argc)
         return gf_flags_excess("doctor", argv[reader.at]);
-    gf_validate_environment(environ, false, report_invalid, NULL);
+    gf_validate_environment(environ, false, gf_cli_report, (char[]){"doctor"});
     gf_options_load(&options, environ);
     input.root = machine ? machine : options.machine;
     return has_data(&input) ? show_findings(&input, output) : GF_EXIT_USAGE;

@@ -143,12 +143,6 @@ static void gf_output_paths_check(const struct gf_env *env)
  */
 #define TCMALLOC_CACHES_BYTES "268435456"
 
-static void report_invalid(void *closure, const char *line)
-{
-    (void)closure;
-    gf_cli_error("run", "%s", line);
-}
-
 /*
  * Reports invalid options, and removes them so that the library does not report them again in the
  * program.
@@ -157,7 +151,7 @@ static void drop_invalid_options(struct gf_env *env)
 {
     size_t kept = 0;
 
-    gf_validate_environment(env->entries, true, report_invalid, NULL);
+    gf_validate_environment(env->entries, true, gf_cli_report, (char[]){"run"});
     for (size_t i = 0; i < env->count; i++)
         if (!gf_validate_rejects(env->entries[i]))
             env->entries[kept++] = env->entries[i];

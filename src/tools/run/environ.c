@@ -35,18 +35,9 @@ void gf_env_free(struct gf_env *env)
     env->count = 0;
 }
 
-static bool is_entry(const char *entry, const char *name, size_t length)
-{
-    return strncmp(entry, name, length) == 0 && entry[length] == '=';
-}
-
 const char *gf_env_get(const struct gf_env *env, const char *name)
 {
-    const size_t length = strlen(name);
-    for (size_t i = 0; i < env->count; i++)
-        if (is_entry(env->entries[i], name, length))
-            return env->entries[i] + length + 1;
-    return NULL;
+    return gf_launch_variable(env->entries, name);
 }
 
 void gf_env_set(struct gf_env *env, const char *name, const char *value)
@@ -55,7 +46,7 @@ void gf_env_set(struct gf_env *env, const char *name, const char *value)
     size_t kept = 0;
 
     for (size_t i = 0; i < env->count; i++)
-        if (!is_entry(env->entries[i], name, length))
+        if (strncmp(env->entries[i], name, length) != 0 || env->entries[i][length] != '=')
             env->entries[kept++] = env->entries[i];
     if (value) {
         /* Two more entries: the new value and the final NULL. */
@@ -83,7 +74,7 @@ static bool is_whole(const struct gf_cpus *mask)
     return gf_set_count(mask) >= (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu)
+void gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu)
 {
     struct gf_rank rank;
     struct gf_cpus bound;
@@ -92,10 +83,9 @@ unsigned gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, 
     gf_launch_rank(env->entries, &rank);
     if (gf_env_get(env, GF_LAUNCH_OMP_THREADS) || (rank.local_size < 1 && !one_gpu) ||
         gf_tasks_get_mask(0, &bound))
-        return 0;
+        return;
     const unsigned count = gf_facts_thread_count(start, &bound, gf_cgroup_quota(""),
                                                  is_whole(start) ? rank.local_size : 1);
     snprintf(text, sizeof(text), "%u", count);
     gf_env_set(env, GF_LAUNCH_OMP_THREADS, text);
-    return count;
 }

@@ -76,29 +76,6 @@ static void gf_predict_gpu(const struct gf_machine *machine, const struct gf_vis
              visible->count, visible->doubt ? ", and " : "", visible->doubt ? visible->doubt : "");
 }
 
-static bool read_mask(struct gf_cpus *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    return sched_getaffinity(0, sizeof(*ret), (cpu_set_t *)ret) == 0;
-}
-
-static bool set_mask(const struct gf_cpus *cpus)
-{
-    const int error = gf_tasks_set_mask(0, cpus);
-    errno = -error;
-    return !error;
-}
-
-/*
- * Reads the hint that an outer `gpufeed run` or the library has put into the environment. Returns
- * false if there is no hint, or if its new mask is not the present mask.
- */
-static bool read_outer_hint(const struct gf_env *env, const struct gf_cpus *present,
-                            struct gf_hint *ret)
-{
-    return gf_hint_read(env->entries, ret) == 0 && gf_set_equal(&ret->set, present);
-}
-
 /*
  * Gathers the facts about the program's start. If an outer run set the present mask or policy, the
  * facts contain the mask or policy from before that run, otherwise the present one.
@@ -108,7 +85,9 @@ static void gather_facts(const struct gf_env *env, const struct gf_cpus *present
                          struct gf_facts *ret, bool *ret_outer_policy)
 {
     static struct gf_hint hint;
-    const bool has_outer = read_outer_hint(env, present, &hint);
+    /* An outer `gpufeed run` or the library has put the hint there, if its mask is still set. */
+    const bool has_outer =
+        gf_hint_read(env->entries, &hint) == 0 && gf_set_equal(&hint.set, present);
 
     gf_facts_gather("", env->entries, has_outer ? &hint.was : present, ret);
     /* The cgroup may now permit fewer CPUs than when the hint was written. */
@@ -155,17 +134,6 @@ static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct
     free(entry);
 }
 
-/*
- * Sets the verdict's memory policy. Returns 0 or -errno. If the verdict has no policy, a policy
- * that the user set stays in force, and a policy that an outer run set is reset.
- */
-static int set_policy(const struct gf_verdict *verdict, bool is_outer)
-{
-    if (verdict->policy == GF_MPOL_DEFAULT && !is_outer)
-        return 0;
-    return gf_mempolicy_set(verdict->policy, &verdict->policy_nodes);
-}
-
 static void bind_self(struct gf_env *env, const struct gf_cpus *present, const struct gf_cpus *was,
                       bool outer_policy, struct gf_prebind *ret)
 {
@@ -173,16 +141,19 @@ static void bind_self(struct gf_env *env, const struct gf_cpus *present, const s
     struct gf_cpus result;
     int policy = ret->verdict.policy;
 
-    if (!set_mask(wanted)) {
-        snprintf(ret->note, sizeof(ret->note), "sched_setaffinity: %s", strerror(errno));
+    int error = gf_tasks_set_mask(0, wanted);
+    if (error) {
+        snprintf(ret->note, sizeof(ret->note), "sched_setaffinity: %s", strerror(-error));
         return;
     }
-    if (!read_mask(&result) || !gf_set_equal(&result, wanted)) {
+    if (gf_tasks_get_mask(0, &result) || !gf_set_equal(&result, wanted)) {
         snprintf(ret->note, sizeof(ret->note), "the kernel did not keep the mask");
-        set_mask(present);
+        gf_tasks_set_mask(0, present);
         return;
     }
-    const int error = set_policy(&ret->verdict, outer_policy);
+    /* Without a policy, the user's stays in force, and that of an outer run is reset. */
+    if (policy != GF_MPOL_DEFAULT || outer_policy)
+        error = gf_mempolicy_set(policy, &ret->verdict.policy_nodes);
     if (error) {
         if (policy != GF_MPOL_DEFAULT)
             snprintf(ret->note, sizeof(ret->note), "set_mempolicy: %s", strerror(-error));
@@ -214,12 +185,13 @@ void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool
         snprintf(prediction->why, sizeof(prediction->why), "GPUFEED is not on");
         return;
     }
-    if (!read_mask(&present)) {
+    int error = gf_tasks_get_mask(0, &present);
+    if (error) {
         snprintf(prediction->why, sizeof(prediction->why), "sched_getaffinity: %s",
-                 strerror(errno));
+                 strerror(-error));
         return;
     }
-    const int error = gf_machine_load(root, &machine);
+    error = gf_machine_load(root, &machine);
     if (error) {
         gf_cli_machine_reason(root, error, prediction->why, sizeof(prediction->why));
         return;

@@ -5,6 +5,7 @@
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,22 +99,11 @@ char *gf_ld_preload_join(const char *library, const char *present)
     return joined;
 }
 
-/* Removes the last count components of path. */
-static void strip_components(char *path, unsigned count)
-{
-    while (count--) {
-        char *slash = strrchr(path, '/');
-        if (slash)
-            *slash = '\0';
-    }
-}
-
 static int report_forbidden(const char *library)
 {
     char folder[PATH_MAX], quoted[4 * PATH_MAX] = "";
 
-    snprintf(folder, sizeof(folder), "%s", library);
-    strip_components(folder, 2);
+    snprintf(folder, sizeof(folder), "%s", dirname(dirname(strdupa(library))));
     FILE *out = fmemopen(quoted, sizeof(quoted), "w");
     if (out) {
         gf_shell_word(out, folder);

@@ -86,7 +86,7 @@ static void print_row(FILE *out, const struct gf_option_row *row, unsigned width
             gf_option_text_form(row, form, sizeof(form)));
     snprintf(about, sizeof(about), "%s: %s (default: %s). %s", row->name, row->help,
              *row->fallback ? row->fallback : "none", row->text);
-    gf_wrap(out, about, 6, width);
+    gf_wrap(out, "", about, 6, width);
 }
 
 void gf_run_flags_help(FILE *out)
@@ -95,7 +95,7 @@ void gf_run_flags_help(FILE *out)
     size_t section = 0;
 
     fputs("Usage: gpufeed run [flags] [--] COMMAND [ARGUMENT...]\n\n", out);
-    gf_wrap(out,
+    gf_wrap(out, "",
             "Runs COMMAND with libgpufeed preloaded. If it is certain which GPU COMMAND will use, "
             "`gpufeed run` binds the process before COMMAND starts. Each flag below names the "
             "environment variable that it sets; setting the variable has the same effect.",
@@ -111,7 +111,7 @@ void gf_run_flags_help(FILE *out)
     }
     fputc('\n', out);
     gf_wrap(
-        out,
+        out, "",
         "Exit code: the exit code of COMMAND; 2 if a flag is not valid, 126 if COMMAND cannot be "
         "run, 127 if COMMAND is not found, 1 if the library is not found. If GPUFEED_VERBOSE is "
         "not set, `gpufeed run` sets it to 1.",

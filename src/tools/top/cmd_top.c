@@ -215,13 +215,13 @@ static int read_flag(int code, struct words *ret)
 /* Reads the command line. Flags may follow the operand. */
 static int read_words(int argc, char **argv, struct words *ret)
 {
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
     const char *operand = "";
     int error = 0;
 
     *ret = (struct words){.count = 0};
     while (!error && !ret->help && operand) {
-        const int code = gf_flags_next_short(&reader, "n:");
+        const int code = gf_flags_next(&reader);
         if (code != GF_FLAG_END) {
             error = read_flag(code, ret);
             continue;
