@@ -192,7 +192,7 @@ static struct {
     struct gf_text_pool keys, ids; /* path and id; id */
     struct gf_elfsym **files;  /* by the number of the key; NULL if missing or of another build */
     struct gf_elfsym **builds; /* by the number of the id */
-    uint32_t room, build_room;
+    size_t room, build_room;
 } objects;
 
 /* The modules of the current event. */
@@ -201,20 +201,6 @@ static struct {
     struct gf_elfsym *file;
 } modules[MODULES_MOST];
 static size_t module_count;
-
-static struct gf_elfsym **slot(struct gf_elfsym ***list, uint32_t *room, uint32_t number)
-{
-    if (number >= *room) {
-        const uint32_t wanted = 2 * number + 64;
-        struct gf_elfsym **grown = reallocarray(*list, wanted, sizeof(void *));
-        if (!grown)
-            return NULL;
-        memset(grown + *room, 0, (wanted - *room) * sizeof(void *));
-        *list = grown;
-        *room = wanted;
-    }
-    return &(*list)[number];
-}
 
 static struct gf_elfsym *find_object(const char *path, const char *id)
 {
@@ -225,11 +211,11 @@ static struct gf_elfsym *find_object(const char *path, const char *id)
     if (!*id)
         return NULL;
     const uint32_t number = gf_text_pool_add(&objects.keys, key, (size_t)length, &is_new);
-    struct gf_elfsym **file = slot(&objects.files, &objects.room, number);
+    struct gf_elfsym **file = GF_POOL_SLOT(objects.files, number, objects.room);
     if (!file || !is_new)
         return file ? *file : NULL;
     const uint32_t build = gf_text_pool_add(&objects.ids, id, strlen(id), &is_new_build);
-    struct gf_elfsym **known = slot(&objects.builds, &objects.build_room, build);
+    struct gf_elfsym **known = GF_POOL_SLOT(objects.builds, build, objects.build_room);
     if (known && !*known)
         *known = gf_elfsym_open(path, id);
     return *file = known ? *known : NULL;
@@ -284,7 +270,7 @@ bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_
 
 void gf_frame_name_end(void)
 {
-    for (uint32_t i = 0; i < objects.build_room; i++)
+    for (size_t i = 0; i < objects.build_room; i++)
         if (objects.builds[i])
             gf_elfsym_close(objects.builds[i]);
     free(objects.builds);

@@ -18,13 +18,12 @@ void *gf_job_grown(void *list, size_t element, size_t count, size_t *room)
 
 uint32_t gf_job_add_process(struct gf_job *job)
 {
-    struct gf_job_process *list =
-        gf_job_grown(job->processes, sizeof(*list), job->process_count, &job->process_room);
+    struct gf_job_process *place =
+        GF_JOB_PLACE(job->processes, job->process_count, job->process_room);
 
-    if (!list || job->process_count >= UINT32_MAX)
+    if (!place || job->process_count >= UINT32_MAX)
         return UINT32_MAX;
-    job->processes = list;
-    list[job->process_count] = (struct gf_job_process){.rank = -1};
+    *place = (struct gf_job_process){.rank = -1};
     return (uint32_t)job->process_count++;
 }
 
@@ -38,12 +37,10 @@ uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid)
     const uint32_t number = gf_text_pool_add(&job->thread_keys, key, sizeof(key), &is_new);
     if (!is_new)
         return number && number <= job->thread_count ? number - 1 : UINT32_MAX;
-    struct gf_job_thread *list =
-        gf_job_grown(job->threads, sizeof(*list), job->thread_count, &job->thread_room);
-    if (!list || number != job->thread_count + 1)
+    struct gf_job_thread *place = GF_JOB_PLACE(job->threads, job->thread_count, job->thread_room);
+    if (!place || number != job->thread_count + 1)
         return UINT32_MAX;
-    job->threads = list;
-    list[job->thread_count] = (struct gf_job_thread){.process = process, .tid = tid};
+    *place = (struct gf_job_thread){.process = process, .tid = tid};
     return (uint32_t)job->thread_count++;
 }
 

@@ -116,6 +116,18 @@ struct gf_job {
  */
 void *gf_job_grown(void *list, size_t element, size_t count, size_t *room);
 
+/*
+ * The place behind the last element of a list, which the caller counts if it fills it. NULL if memory
+ * is short.
+ */
+#define GF_JOB_PLACE(list, count, room)                                                            \
+    ({                                                                                             \
+        void *const grown = gf_job_grown(list, sizeof(*(list)), count, &(room));                   \
+        if (grown)                                                                                 \
+            (list) = grown;                                                                        \
+        grown ? &(list)[count] : NULL;                                                             \
+    })
+
 /* Adds a process without any data. Returns UINT32_MAX if memory is short. */
 uint32_t gf_job_add_process(struct gf_job *job);
 

@@ -84,22 +84,20 @@ static void add_sums(struct gf_activity *activity, struct gf_span list)
 
 static void add_copy(struct gf_job *job, uint32_t process, const struct row *row, double shift)
 {
-    struct gf_long_copy *list =
-        gf_job_grown(job->copies, sizeof(*list), job->copy_count, &job->copy_room);
+    struct gf_long_copy *place = GF_JOB_PLACE(job->copies, job->copy_count, job->copy_room);
     const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(row->tid));
     const double at = gf_span_number(row->start) + shift;
     char way[32];
 
-    if (list)
-        job->copies = list;
-    if (!list || thread == UINT32_MAX || job->copy_count == COPIES_MAX) {
+    if (!place || thread == UINT32_MAX || job->copy_count == COPIES_MAX) {
         job->lost++;
         return;
     }
     if (at <= 0 || at > GF_TIME_MAX)
         return;
     gf_span_text(row->way, way, sizeof(way));
-    list[job->copy_count++] = (struct gf_long_copy){
+    job->copy_count++;
+    *place = (struct gf_long_copy){
         .at = at,
         .bytes = (uint64_t)bounded(row->bytes, 1e18),
         .us = (uint32_t)bounded(row->us, UINT32_MAX),
@@ -124,22 +122,20 @@ static void add_longest(struct gf_job *job, uint32_t process, struct gf_span lis
 /* Impossible values count as 0. An event without a time is ignored. */
 static void gf_job_activity_add(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_activity *list =
-        gf_job_grown(job->activity, sizeof(*list), job->activity_count, &job->activity_room);
+    struct gf_activity *activity =
+        GF_JOB_PLACE(job->activity, job->activity_count, job->activity_room);
     const double to = gf_event_time(event), mono = gf_span_number(event->mono);
     const double length = bounded(event->interval_ms, MONTH_MS) / 1000;
     struct gf_scan gpus = gf_scan_begin(event->gpus, '[');
     struct gf_span gpu;
 
-    if (list)
-        job->activity = list;
-    if (!list || job->activity_count == INTERVALS_MAX) {
+    if (!activity || job->activity_count == INTERVALS_MAX) {
         job->lost++;
         return;
     }
     if (to <= length || length <= 0)
         return;
-    struct gf_activity *activity = &list[job->activity_count++];
+    job->activity_count++;
     *activity = (struct gf_activity){.from = to - length, .to = to, .process = process};
     while (gf_scan_element(&gpus, &gpu))
         add_states(activity, gpu);
@@ -232,21 +228,19 @@ static void read_frames(struct gf_job *job, struct frames *frames, const struct 
  */
 static uint32_t append(struct gf_job *job, const struct frames *frames)
 {
-    struct gf_job_stack *list =
-        gf_job_grown(job->stacks, sizeof(*list), job->stack_count, &job->stack_room);
+    struct gf_job_stack *place = GF_JOB_PLACE(job->stacks, job->stack_count, job->stack_room);
     const size_t first = job->frame_count;
 
-    if (!list)
+    if (!place)
         return UINT32_MAX;
-    job->stacks = list;
     for (uint32_t i = frames->count; i-- > 0;) {
-        uint32_t *at = gf_job_grown(job->frames, sizeof(*at), job->frame_count, &job->frame_room);
-        if (!at)
+        uint32_t *frame = GF_JOB_PLACE(job->frames, job->frame_count, job->frame_room);
+        if (!frame)
             return UINT32_MAX;
-        job->frames = at;
-        at[job->frame_count++] = frames->list[i];
+        *frame = frames->list[i];
+        job->frame_count++;
     }
-    list[job->stack_count] = (struct gf_job_stack){
+    *place = (struct gf_job_stack){
         .site = frames->count ? frames->list[frames->own_count ? frames->own[0] : 0] : 0,
         .caller = frames->own_count > 1 ? frames->list[frames->own[1]] : 0,
         .frame = (uint32_t)first,
@@ -300,8 +294,7 @@ static uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event
         return number && number <= job->stack_count ? number - 1 : UINT32_MAX;
     frames.count = frames.own_count = 0;
     read_frames(job, &frames, event);
-    number = append(job, &frames);
-    return number;
+    return append(job, &frames);
 }
 
 #define AFTER_MAX_US 1e13 /* a mark with a longer time is from a damaged file */
@@ -315,19 +308,6 @@ static uint32_t text_of(struct gf_job *job, struct gf_span value)
     return gf_text_pool_put(&job->texts, text);
 }
 
-static bool make_place(struct gf_job_log *log, uint32_t number)
-{
-    while (number >= log->room) {
-        const size_t before = log->room;
-        uint32_t *list = gf_job_grown(log->processes, sizeof(*list), log->room, &log->room);
-        if (!list)
-            return false;
-        log->processes = list;
-        memset(list + before, 0xff, (log->room - before) * sizeof(*list));
-    }
-    return true;
-}
-
 uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event)
 {
     const int64_t pid = gf_span_int(event->pid);
@@ -335,17 +315,17 @@ uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log, const str
     bool is_new;
     const uint32_t number = gf_text_pool_add(&log->keys, (const char *)&pid, sizeof(pid), &is_new);
 
-    if (!make_place(log, number))
+    uint32_t *const known = GF_POOL_SLOT(log->processes, number, log->room);
+    if (!known)
         return UINT32_MAX;
-    uint32_t process = log->processes[number];
-    if (process != UINT32_MAX && !begins)
-        return process;
-    if (process != UINT32_MAX)
-        job->processes[process].exited = true; /* by execve, or the id is that of a new process */
-    process = gf_job_add_process(job);
+    if (*known && !begins)
+        return *known - 1;
+    if (*known)
+        job->processes[*known - 1].exited = true; /* by execve, or the id is a new process's */
+    const uint32_t process = gf_job_add_process(job);
     if (process == UINT32_MAX)
         return process;
-    log->processes[number] = process;
+    *known = process + 1;
     struct gf_job_process *at = &job->processes[process];
     at->pid = pid;
     at->logged = true;
@@ -371,22 +351,20 @@ static double start_time(const struct gf_event *event)
 
 static void add_stall(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_stall *list =
-        gf_job_grown(job->stalls, sizeof(*list), job->stall_count, &job->stall_room);
+    struct gf_stall *place = GF_JOB_PLACE(job->stalls, job->stall_count, job->stall_room);
     const int64_t us = gf_span_int(event->us);
     const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(event->tid));
     const uint32_t stack = gf_job_stack_of(job, event);
 
-    if (list)
-        job->stalls = list;
-    if (!list || thread == UINT32_MAX || stack == UINT32_MAX) {
+    if (!place || thread == UINT32_MAX || stack == UINT32_MAX) {
         job->lost++;
         return;
     }
     job->processes[process].stalls++;
     if (!job->threads[thread].name)
         job->threads[thread].name = text_of(job, event->thread);
-    list[job->stall_count++] = (struct gf_stall){
+    job->stall_count++;
+    *place = (struct gf_stall){
         .at = start_time(event),
         .step = gf_span_is_number(event->step) ? gf_span_int(event->step) : GF_NO_STEP,
         .size = gf_span_is_number(event->size) ? gf_span_int(event->size) : -1,
@@ -422,15 +400,14 @@ static void add_delays(struct gf_job_process *process, const struct gf_event *ev
 
 static void add_mark(struct gf_job *job, const struct gf_step_mark *mark)
 {
-    struct gf_step_mark *list =
-        gf_job_grown(job->marks, sizeof(*list), job->mark_count, &job->mark_room);
+    struct gf_step_mark *place = GF_JOB_PLACE(job->marks, job->mark_count, job->mark_room);
 
-    if (!list) {
+    if (!place) {
         job->lost++;
         return;
     }
-    job->marks = list;
-    list[job->mark_count++] = *mark;
+    *place = *mark;
+    job->mark_count++;
 }
 
 /*
@@ -462,15 +439,14 @@ static void add_marks(struct gf_job *job, uint32_t process, const struct gf_even
 
 static void add_note(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_note *list =
-        gf_job_grown(job->notes, sizeof(*list), job->note_count, &job->note_room);
+    struct gf_note *place = GF_JOB_PLACE(job->notes, job->note_count, job->note_room);
 
-    if (!list || job->note_count == NOTES_MAX) {
+    if (!place || job->note_count == NOTES_MAX) {
         job->lost++;
         return;
     }
-    job->notes = list;
-    list[job->note_count++] = (struct gf_note){
+    job->note_count++;
+    *place = (struct gf_note){
         .at = gf_event_time(event),
         .process = process,
         .kind = text_of(job, event->event),

@@ -11,7 +11,7 @@
  */
 struct gf_job_log {
     struct gf_text_pool keys;
-    uint32_t *processes; /* index: the key's number; UINT32_MAX: none yet */
+    uint32_t *processes; /* the process + 1, by the key's number; 0: none yet */
     size_t room;
 };
 

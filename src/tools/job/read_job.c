@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/read_job.h"
 
-#include "base/base.h"
+#include "base/clock.h"
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/job/event.h"
@@ -9,7 +9,6 @@
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
-#include <time.h>
 
 /* A progress line on standard error. It is shown only on a terminal. */
 struct gf_progress {
@@ -18,36 +17,24 @@ struct gf_progress {
     size_t total; /* sources */
 };
 
-static void gf_progress_begin(struct gf_progress *progress, size_t total);
-/* Updates the line at most five times per second. Shows nothing in the first half second. */
-static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes);
-/* Removes the line. */
-static void gf_progress_end(struct gf_progress *progress);
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void gf_progress_begin(struct gf_progress *progress, size_t total)
 {
     *progress = (struct gf_progress){.on = isatty(STDERR_FILENO) == 1, .total = total};
     if (progress->on)
-        progress->due_ns = now_ns() + 500000000;
+        progress->due_ns = gf_now_ns() + 500000000;
 }
 
+/* Updates the line at most five times per second. Shows nothing in the first half second. */
 static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes)
 {
-    if (!progress->on || now_ns() < progress->due_ns)
+    if (!progress->on || gf_now_ns() < progress->due_ns)
         return;
     fprintf(stderr, "\rread %zu of %zu files, %lu MB", done, progress->total, bytes / 1000000);
     progress->shown = true;
-    progress->due_ns = now_ns() + 200000000;
+    progress->due_ns = gf_now_ns() + 200000000;
 }
 
+/* Removes the line. */
 static void gf_progress_end(struct gf_progress *progress)
 {
     if (progress->shown)

@@ -6,14 +6,10 @@
 
 const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};
 
-/* The sum of the stalls that have the same pair of keys. */
-struct pair {
-    struct gf_tally_row row; /* main is the second key; main_us is unused */
-};
-
+/* Sums of the stalls that have the same pair of keys. */
 struct pairs {
-    struct gf_text_pool keys; /* a key's number is the index of its pair + 1 */
-    struct pair *list;
+    struct gf_text_pool keys;  /* a key's number is the index of its pair + 1 */
+    struct gf_tally_row *list; /* main is the second key; main_us is unused */
     size_t count, room;
 };
 
@@ -33,7 +29,7 @@ int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enu
     }
 }
 
-static struct pair *pair_of(struct pairs *pairs, int64_t key, int64_t second)
+static struct gf_tally_row *pair_of(struct pairs *pairs, int64_t key, int64_t second)
 {
     const int64_t both[2] = {key, second};
     bool is_new;
@@ -42,12 +38,12 @@ static struct pair *pair_of(struct pairs *pairs, int64_t key, int64_t second)
 
     if (!is_new)
         return number && number <= pairs->count ? &pairs->list[number - 1] : NULL;
-    struct pair *list = gf_job_grown(pairs->list, sizeof(*list), pairs->count, &pairs->room);
-    if (!list || number != pairs->count + 1)
+    struct gf_tally_row *place = GF_JOB_PLACE(pairs->list, pairs->count, pairs->room);
+    if (!place || number != pairs->count + 1)
         return NULL;
-    pairs->list = list;
-    list[pairs->count] = (struct pair){.row = {.key = key, .main = second}};
-    return &list[pairs->count++];
+    *place = (struct gf_tally_row){.key = key, .main = second};
+    pairs->count++;
+    return place;
 }
 
 static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
@@ -62,9 +58,9 @@ static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
 
 static int by_key(const void *a, const void *b)
 {
-    const struct pair *one = a, *other = b;
+    const struct gf_tally_row *one = a, *other = b;
 
-    return gf_order(one->row.key, other->row.key) ?: gf_order(one->row.main, other->row.main);
+    return gf_order(one->key, other->key) ?: gf_order(one->main, other->main);
 }
 
 static int by_sum(const void *a, const void *b)
@@ -80,7 +76,7 @@ static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
     tally->rows = calloc(pairs->count, sizeof(*tally->rows));
     tally->room = tally->rows ? pairs->count : 0;
     for (size_t i = 0; tally->rows && i < pairs->count; i++) {
-        const struct gf_tally_row *pair = &pairs->list[i].row;
+        const struct gf_tally_row *pair = &pairs->list[i];
         if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
             tally->rows[tally->count++] =
                 (struct gf_tally_row){.key = pair->key, .main = pair->main};
@@ -105,14 +101,14 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
         const int64_t key = gf_tally_key(job, stall, by);
         if (by == GF_BY_STEP && key == GF_NO_STEP)
             continue;
-        struct pair *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
+        struct gf_tally_row *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
         const struct gf_tally_row one = {.count = 1,
                                          .us = stall->us,
                                          .longest_us = stall->us,
                                          .first = stall->at,
                                          .last = stall->at};
         if (pair)
-            add(&pair->row, &one);
+            add(pair, &one);
     }
     if (pairs.list)
         join_pairs(&tally, &pairs);
@@ -172,13 +168,12 @@ const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t k
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last)
 {
-    struct gf_tally_row *rows =
-        gf_job_grown(tally->rows, sizeof(*rows), tally->count, &tally->room);
+    struct gf_tally_row *place = GF_JOB_PLACE(tally->rows, tally->count, tally->room);
 
-    if (!rows)
+    if (!place)
         return;
-    tally->rows = rows;
-    rows[tally->count++] =
+    tally->count++;
+    *place =
         (struct gf_tally_row){.key = key, .count = count, .us = us, .first = first, .last = last};
 }
 

@@ -161,6 +161,20 @@ const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number)
     return number < pool->count ? pool->texts[number] : "";
 }
 
+void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *room)
+{
+    const size_t wanted = 2 * (size_t)number + 64;
+
+    if (number < *room)
+        return list;
+    char *grown = reallocarray(list, wanted, element);
+    if (grown) {
+        memset(grown + *room * element, 0, (wanted - *room) * element);
+        *room = wanted;
+    }
+    return grown;
+}
+
 void gf_text_pool_free(struct gf_text_pool *pool)
 {
     for (uint32_t i = 0; i < pool->count; i++)

@@ -32,4 +32,17 @@ uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
  */
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
+/*
+ * Returns the element of a list whose index is the number of a string. The list grows by zeros. NULL if
+ * memory is short.
+ */
+#define GF_POOL_SLOT(list, number, room)                                                           \
+    ({                                                                                             \
+        void *const grown = gf_text_pool_grown(list, sizeof(*(list)), number, &(room));            \
+        if (grown)                                                                                 \
+            (list) = grown;                                                                        \
+        grown ? &(list)[number] : NULL;                                                            \
+    })
+void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *room);
+
 void gf_text_pool_free(struct gf_text_pool *pool);

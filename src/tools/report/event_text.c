@@ -3,7 +3,7 @@
 
 #include "base/fmt.h"
 #include "tools/job/frame_name.h"
-#include "tools/job/text_pool.h"
+#include "tools/job/job.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -107,16 +107,7 @@ static char **place_of(const struct gf_event *event)
     if (!length || kept.keys.bytes >= KEPT_BYTES)
         return NULL;
     const uint32_t number = gf_text_pool_add(&kept.keys, key, length, &is_new);
-    while (number && number >= kept.room) {
-        const size_t room = kept.room ? 2 * kept.room : 64;
-        char **texts = reallocarray(kept.texts, room, sizeof(*texts));
-        if (!texts)
-            return NULL;
-        memset(texts + kept.room, 0, (room - kept.room) * sizeof(*texts));
-        kept.texts = texts;
-        kept.room = room;
-    }
-    return number ? &kept.texts[number] : NULL;
+    return number ? GF_POOL_SLOT(kept.texts, number, kept.room) : NULL;
 }
 
 static void print_frames(const struct gf_event *event)
@@ -221,7 +212,6 @@ static void print_steps(const json_t *event)
 /* Prints each GPU's time in milliseconds by state, and the sums of copies. */
 static void print_activity(const json_t *event)
 {
-    static const char *const states[] = {"empty", "copying", "communicating", "queued", "unknown"};
     size_t i;
     json_t *row;
 
@@ -229,11 +219,11 @@ static void print_activity(const json_t *event)
     json_array_foreach(json_object_get(event, "gpus"), i, row)
     {
         printf(", GPU %ld", event_number(row, "device"));
-        for (size_t k = 0; k < GF_ARRAY_LEN(states); k++) {
+        for (size_t k = 0; k < GF_ACTIVITY_STATES; k++) {
             char key[32];
-            snprintf(key, sizeof(key), "%s_ms", states[k]);
+            snprintf(key, sizeof(key), "%s_ms", gf_activity_states[k]);
             if (event_number(row, key))
-                printf(" %s %ld ms", states[k], event_number(row, key));
+                printf(" %s %ld ms", gf_activity_states[k], event_number(row, key));
         }
     }
     puts("");

@@ -98,12 +98,11 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
 
     if (!is_new)
         return number && number < tree->count ? number : NONE;
-    struct node *nodes = gf_job_grown(tree->nodes, sizeof(*nodes), tree->count, &tree->room);
-    if (!nodes || number != tree->count)
+    struct node *place = GF_JOB_PLACE(tree->nodes, tree->count, tree->room);
+    if (!place || number != tree->count)
         return NONE;
-    tree->nodes = nodes;
-    nodes[tree->count] = (struct node){.name = name, .child = NONE, .sibling = nodes[parent].child};
-    nodes[parent].child = (uint32_t)tree->count;
+    *place = (struct node){.name = name, .child = NONE, .sibling = tree->nodes[parent].child};
+    tree->nodes[parent].child = (uint32_t)tree->count;
     return (uint32_t)tree->count++;
 }
 

@@ -136,17 +136,10 @@ static void add_named(struct named *named, const char *name, double value)
     char text[64 + 24];
     const uint32_t number =
         gf_text_pool_put(&named->names, gf_report_plain(name, text, sizeof(text)));
+    double *sum = GF_POOL_SLOT(named->values, number, named->room);
 
-    if (number >= named->room) {
-        const size_t room = 2 * (size_t)number + 16;
-        double *grown = reallocarray(named->values, room, sizeof(*grown));
-        if (!grown)
-            return;
-        memset(grown + named->room, 0, (room - named->room) * sizeof(*grown));
-        named->values = grown;
-        named->room = room;
-    }
-    named->values[number] += value;
+    if (sum)
+        *sum += value;
 }
 
 static void free_named(struct named *named)

@@ -31,16 +31,7 @@ struct gf_lanes {
     size_t hidden_threads, hidden_processes;
 };
 
-extern const char *const gf_lane_kinds[GF_LANE_KINDS];
-
-/*
- * Chooses the threads with the most time in stalls and long copies, and the processes whose GPUs
- * had nothing to do for the longest time. Returns false if memory is short.
- */
-static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret);
-static void gf_lanes_free(struct gf_lanes *lanes);
-
-const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
+static const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
 
 /* A thread or a process that may get a lane. Those with the most time `s` get one. */
 struct candidate {
@@ -184,6 +175,10 @@ static int *no_lanes(size_t count)
     return list;
 }
 
+/*
+ * Chooses the threads with the most time in stalls and long copies, and the processes whose GPUs
+ * had nothing to do for the longest time. Returns false if memory is short.
+ */
 static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
 {
     const struct gf_job *job = answer->job;
