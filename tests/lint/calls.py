@@ -145,7 +145,7 @@ def main():
     root = pathlib.Path(sys.argv[1])
     bad = check(root) + check_writes(root)
     print("\n".join(bad))
-    return 1 if bad else 0
+    return bool(bad)
 
 
 if __name__ == "__main__":

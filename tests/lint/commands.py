@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks each command, flag, variable, test and file that the documents name: commands.py SOURCE BUILD
+"""Checks each command, flag, variable, test and file that the documents name (docs.py).
 
 A command is an indented line or a span between backticks. A verb and its flags must be in `gpufeed VERB --help`. A
 program of this repository must exist, and its source must contain each flag that follows it. `meson test` must select
@@ -14,7 +13,6 @@ import pathlib
 import re
 import shlex
 import subprocess
-import sys
 
 FOLDERS = ("bench", "build", "cross", "docs", "examples", "include", "packaging", "python", "scripts", "src", "tests")
 SOURCES = (".c", ".h", ".S", ".py", ".sh", ".def", ".build", ".ini", ".syms", ".in")
@@ -208,17 +206,10 @@ def room_faults(tree, root):
             yield f"the test {test['name']} has no room"
 
 
-def main():
-    root, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+def check(root, build):
     tree = Tree(root, build)
     documents = [path for pattern in ("*.md", "docs/*.md", "bench/RESULTS.md", "tests/*/*.md", "examples/*.md", "src/**/*.md")
                  for path in sorted(root.glob(pattern))]
     bad = [f"{document.relative_to(root)}: {fault}" for document in documents
            for fault in dict.fromkeys(faults(tree, document))]
-    bad += [f"tests/meson.build: {fault}" for fault in room_faults(tree, root)]
-    print("\n".join(bad))
-    return 1 if bad or not documents else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return bad + [f"tests/meson.build: {fault}" for fault in room_faults(tree, root)]

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what documents have from tables of the code: docs.py SOURCE [OPTIONS] [--write]
+"""Checks the documents: docs.py SOURCE [OPTIONS [all [BUILD]]] [--write]
+
+What they have from tables of the code (here); with the word `all`, also the places that a change needs (places.py) and links
+(links.py), and with the folder of a build that has the command, commands (commands.py). --write writes the tables.
 
 A table is between two lines of its document, "<!-- NAME: ... -->" and "<!-- end of NAME -->". If the code does not have
 the last column, the document's text is kept. The schemas docs/schema/*.json are whole files. OPTIONS is the table of options,
@@ -9,8 +12,11 @@ import pathlib
 import re
 import sys
 
+import commands
 import fields
 import layers
+import links
+import places
 
 def kept(old):
     """Returns {name of a row: its last column}."""
@@ -116,6 +122,10 @@ def main():
             (root / path).write_text(text, encoding="utf-8")
         elif text != (root / path).read_text(encoding="utf-8"):
             faults.append(f"{path} is not what the code says; run: {' '.join([sys.argv[0], *words])} --write")
+    if len(words) > 2:
+        faults += links.check(root.resolve()) + places.check(root)
+    if len(words) > 3:
+        faults += commands.check(root.resolve(), pathlib.Path(words[3]).resolve())
     print("\n".join(faults))
     return 1 if faults else 0
 

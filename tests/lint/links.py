@@ -64,14 +64,17 @@ def comment_faults(root):
                     yield f"src{place}: a comment names {name}, which is not there"
 
 
-def main():
-    root = pathlib.Path(sys.argv[1]).resolve()
+def check(root):
     documents = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("bench/*.md"), *root.glob("tests/*/*.md")]
     known = words_of_source(root)
     bad = [f"{document.relative_to(root)}: {fault}" for document in documents for fault in faults(root, document, known)]
-    bad += comment_faults(root)
+    return bad + [*comment_faults(root)] + ([] if documents else ["there are no documents"])
+
+
+def main():
+    bad = check(pathlib.Path(sys.argv[1]).resolve())
     print("\n".join(bad))
-    return 1 if bad or not documents else 0
+    return bool(bad)
 
 
 if __name__ == "__main__":

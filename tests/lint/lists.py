@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares tables of the documents with the code: lists.py SOURCE PRODUCT...
+"""Compares tables of the documents, and the calls that calls.py permits, with the code: lists.py SOURCE PRODUCT...
 
 - docs/concurrency.md lists each fork handler, and what it does before a fork, in the parent and in the child ("-": nothing).
 - docs/concurrency.md lists each exit handler. Nothing sets a signal handler or is a constructor.
@@ -14,6 +14,8 @@ import pathlib
 import re
 import subprocess
 import sys
+
+import calls
 
 PRIVATE = "hwloc", "libnuma"
 # A value of CUDA_DEVICE_ORDER; a line of /proc/PID/status; variables that only hwloc's copy sees.
@@ -135,7 +137,7 @@ def main():
     code = source(root)
     concurrency, safety, architecture, environment = (
         (root / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("concurrency", "safety", "architecture", "environment"))
-    bad = [*check_orders(root, concurrency), *check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
+    bad = [*calls.check(root), *calls.check_writes(root), *check_orders(root, concurrency), *check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
            *check_threads(code, concurrency, safety), *check_variables(root, environment), *check_links(products, architecture)]
     print("\n".join(bad) or "ok")
     return bool(bad)

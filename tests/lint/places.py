@@ -45,8 +45,7 @@ def is_named(path, names):
                "/" not in glob and fnmatch.fnmatch(path.rsplit("/", 1)[-1], glob) for glob in globs)
 
 
-def main():
-    root = pathlib.Path(sys.argv[1])
+def check(root):
     table = list(rows((root / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     bad = [f"CONTRIBUTING.md has no row for {what}" for what in PLACES if what not in [row[0] for row in table]]
     sources = {str(path.relative_to(root)): handwritten(path) for path in (root / "src").rglob("*") if path.is_file()}
@@ -59,8 +58,13 @@ def main():
             if len(found) != count or not all(is_named(path, names) for path in found):
                 bad.append(f"CONTRIBUTING.md: {what} needs {count} places of {' '.join(names)}, "
                            f"but {pattern} stands in {' '.join(found) or 'none'}")
+    return bad
+
+
+def main():
+    bad = check(pathlib.Path(sys.argv[1]))
     print("\n".join(bad))
-    return 1 if bad else 0
+    return bool(bad)
 
 
 if __name__ == "__main__":
