@@ -70,11 +70,11 @@ static const char *gpu_help(const struct gf_gpu_time *time, const char *cause, c
     const double s = time->without_cpu_s, own = time->own_cpu_s, all = time->all_cpu_s;
 
     if (strcmp(cause, "preempted") != 0 || s < LEAST_WITHOUT_CPU_S || own > all * 1.02)
-        return gf_host_help(cause);
+        return gf_help_remedy(gf_help_host, cause);
     snprintf(buf, size, "%s; the program used %.1f of %.3g CPUs meanwhile",
              own >= 0.75 * all  ? "fewer threads in the program, or more CPUs"
              : own <= 0.5 * all ? "fewer workers and other jobs, or more CPUs"
-                                : gf_host_help(cause),
+                                : gf_help_remedy(gf_help_host, cause),
              own / s, all / s);
     return buf;
 }
@@ -88,11 +88,12 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
         const struct gf_gpu_part *cause = &time->causes.list[i];
         const int64_t rank = cause->rank_s > cause->s / 2 ? cause->rank : -1;
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
-        if ((cause->s < LEAST_GPU_SHARE * time->s && !is_slow) || !*gf_host_help(cause->name))
+        if ((cause->s < LEAST_GPU_SHARE * time->s && !is_slow) ||
+            !*gf_help_remedy(gf_help_host, cause->name))
             continue;
         struct item *item = new_item(items, cause->s, is_slow ? OF_SLOW_RANK : OF_GPU);
         snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
-                 gf_host_words(cause->name), gf_amount_time(cause->s, s),
+                 gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s, s),
                  where_text(answer, rank, cause->line, where, sizeof(where)),
                  gpu_help(time, cause->name, help, sizeof(help)));
     }
@@ -115,7 +116,7 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
     for (size_t i = 0; i < answer->causes.count && i < CAUSES; i++) {
         const struct gf_tally_row *row = &answer->causes.rows[i];
         const char *name = gf_job_text(answer->job, (uint32_t)row->key);
-        if (!*gf_cause_help(name) || row->us < answer->stall_us / LEAST_STALL_SHARE)
+        if (!*gf_help_remedy(gf_help_stall, name) || row->us < answer->stall_us / LEAST_STALL_SHARE)
             continue;
         const int64_t rank = most_of(gf_tally_find(&ranks, row->key)), site = most_of(row);
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
@@ -125,7 +126,7 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
                  gf_amount_time((double)row->us / 1e6, s),
                  where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : "",
                             where, sizeof(where)),
-                 gf_cause_help(name));
+                 gf_help_remedy(gf_help_stall, name));
     }
     gf_tally_free(&ranks);
 }
@@ -210,10 +211,10 @@ static void say_reasons(struct gf_answer *answer)
             const char *name = copies->reasons[i][k].name;
             const double sum = reason_bytes(copies, name);
             char bytes[GF_AMOUNT];
-            if (*gf_reason_help(name) && sum >= all / 4)
+            if (*gf_help_remedy(gf_help_reason, name) && sum >= all / 4)
                 gf_lines_add(&answer->helps, "copies left to the driver (%s, %s): %s",
-                             gf_reason_words(name), gf_amount_bytes(sum, bytes),
-                             gf_reason_help(name));
+                             gf_help_words(gf_help_reason, name), gf_amount_bytes(sum, bytes),
+                             gf_help_remedy(gf_help_reason, name));
         }
 }
 

@@ -146,8 +146,7 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     json_object_foreach((json_t *)(uintptr_t)causes, name, cause)
     {
         char text[64];
-        snprintf(text, sizeof(text), "%s", name);
-        gf_plain_text(text);
+        gf_report_plain(name, text, sizeof(text));
         const uint32_t key = gf_text_pool_find(&answer->job->texts, text, strlen(text));
         if (key || !*text)
             gf_tally_add(&answer->causes, key, (uint64_t)gf_report_number(cause, "count"),

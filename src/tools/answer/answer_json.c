@@ -193,8 +193,8 @@ static json_t *direction_of(const struct gf_copies *copies, int direction)
         const struct gf_copy_reason *reason = &copies->reasons[direction][i];
         json_array_append_new(
             reasons, json_pack("{s:o,s:s,s:o,s:o}", "reason", gf_json_text(reason->name), "words",
-                               gf_reason_words(reason->name), "calls", count_of(reason->sum.calls),
-                               "bytes", count_of(reason->sum.bytes)));
+                               gf_help_words(gf_help_reason, reason->name), "calls",
+                               count_of(reason->sum.calls), "bytes", count_of(reason->sum.bytes)));
     }
     json_object_set_new(row, "reasons", reasons);
     return row;

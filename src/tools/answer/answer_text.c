@@ -242,7 +242,8 @@ static void print_copies(FILE *out, const struct gf_answer *answer)
         for (unsigned k = 0; k < copies->reason_count[i] && k < REASONS_MAX; k++) {
             char bytes[GF_AMOUNT];
             fprintf(out, "    by the driver (%s): %.0f (%s)\n",
-                    gf_reason_words(copies->reasons[i][k].name), copies->reasons[i][k].sum.calls,
+                    gf_help_words(gf_help_reason, copies->reasons[i][k].name),
+                    copies->reasons[i][k].sum.calls,
                     gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
         }
     }
@@ -273,9 +274,9 @@ static void print_gpu(FILE *out, const struct gf_answer *answer)
             gf_amount_of(time->devices, "GPU", gpus));
     for (unsigned i = 0; i < time->states.count; i++) {
         const struct gf_gpu_part *state = &time->states.list[i];
-        print_gpu_part(out, time, 2, gf_state_words(state->name), state);
+        print_gpu_part(out, time, 2, gf_help_words(gf_help_state, state->name), state);
         for (unsigned k = 0; k < time->causes.count && strcmp(state->name, "empty") == 0; k++)
-            print_gpu_part(out, time, 4, gf_host_words(time->causes.list[k].name),
+            print_gpu_part(out, time, 4, gf_help_words(gf_help_host, time->causes.list[k].name),
                            &time->causes.list[k]);
     }
 }

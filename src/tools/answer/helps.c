@@ -26,31 +26,38 @@ static const struct row hosts[] = {
 #include "abi/reasons.def"
 };
 
-static const struct row *row_of(const struct row *rows, size_t count, const char *name)
-{
-    static const struct row none = {"", NULL, ""};
+#define GF_TABLE(rows)                                                                             \
+    {                                                                                              \
+        rows, GF_ARRAY_LEN(rows)                                                                   \
+    }
+static const struct {
+    const struct row *rows;
+    size_t count;
+} tables[] = {
+    [gf_help_stall] = GF_TABLE(causes),
+    [gf_help_reason] = GF_TABLE(reasons),
+    [gf_help_state] = GF_TABLE(states),
+    [gf_help_host] = GF_TABLE(hosts),
+};
 
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].name, name) == 0)
-            return &rows[i];
-    return &none;
+static const struct row *row_of(enum gf_help of, const char *name)
+{
+    for (size_t i = 0; i < tables[of].count; i++)
+        if (strcmp(tables[of].rows[i].name, name) == 0)
+            return &tables[of].rows[i];
+    return NULL;
 }
 
-#define ROW(table, name) row_of(table, GF_ARRAY_LEN(table), name)
-
-/*
- * Returns the words of the row. If the name is unknown, so that the row has no words, returns the
- * name.
- */
-static const char *words_or_name(const struct row *row, const char *name)
+const char *gf_help_words(enum gf_help of, const char *name)
 {
-    return row->words ? row->words : name;
+    const struct row *row = row_of(of, name);
+    return row ? row->words : of == gf_help_stall ? "" : name;
 }
 
-const char *gf_cause_words(const char *cause)
+const char *gf_help_remedy(enum gf_help of, const char *name)
 {
-    const char *words = ROW(causes, cause)->words;
-    return words ? words : "";
+    const struct row *row = row_of(of, name);
+    return row ? row->text : "";
 }
 
 void gf_helps_print_causes(FILE *out)
@@ -61,34 +68,4 @@ void gf_helps_print_causes(FILE *out)
         snprintf(label, sizeof(label), "  %s", causes[i].name);
         gf_wrap(out, label, causes[i].words, 14, 80);
     }
-}
-
-const char *gf_cause_help(const char *cause)
-{
-    return ROW(causes, cause)->text;
-}
-
-const char *gf_reason_words(const char *reason)
-{
-    return words_or_name(ROW(reasons, reason), reason);
-}
-
-const char *gf_reason_help(const char *reason)
-{
-    return ROW(reasons, reason)->text;
-}
-
-const char *gf_state_words(const char *state)
-{
-    return words_or_name(ROW(states, state), state);
-}
-
-const char *gf_host_words(const char *cause)
-{
-    return words_or_name(ROW(hosts, cause), cause);
-}
-
-const char *gf_host_help(const char *cause)
-{
-    return ROW(hosts, cause)->text;
 }

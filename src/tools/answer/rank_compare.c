@@ -190,44 +190,46 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     }
     if (!most)
         return;
-    gf_say(words, "; %smostly %s %s", whole_job(answer), gf_host_words(most->name),
+    gf_say(words, "; %smostly %s %s", whole_job(answer), gf_help_words(gf_help_host, most->name),
            gf_amount_share(most->s, time.s, share));
     if (*most->line)
         gf_say(words, " at %s", most->line);
 }
 
-static void compare_gpu(const struct gf_answer *answer, const struct usual *usual,
-                        struct gf_rank_row *row, struct gf_textbuf *words)
+/* Says the share of the time in which the GPU was in a state, if it exceeds the usual share. */
+static bool compare_share(const struct gf_answer *answer, const struct usual *usual,
+                          struct gf_rank_row *row, double share, double usual_share,
+                          const char *state, struct gf_textbuf *words)
 {
-    const double more = gpu_empty(row) - usual->gpu_empty;
+    const double more = share - usual_share;
     char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
-        return;
+        return false;
     row->excess_s += more * row->gpu_s;
-    gf_say(words, "%s%sleft its GPU without work %s of the time (median %s", comma(words),
-           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_empty(row), 1, much),
-           gf_amount_share(usual->gpu_empty, 1, little));
+    gf_say(words, "%s%s%s %s of the time (median %s", comma(words),
+           row->gpu_is_recent ? "" : whole_job(answer), state, gf_amount_share(share, 1, much),
+           gf_amount_share(usual_share, 1, little));
+    return true;
+}
+
+static void compare_gpu(const struct gf_answer *answer, const struct usual *usual,
+                        struct gf_rank_row *row, struct gf_textbuf *words)
+{
+    if (!compare_share(answer, usual, row, gpu_empty(row), usual->gpu_empty,
+                       "left its GPU without work", words))
+        return;
     say_gpu_cause(answer, row, words);
     gf_say(words, ")");
 }
 
-/*
- * Compares the time in which GPUs had only copies to do. If a rank's PCIe link is slow, this time
- * is longer, even if no thread waits for the copies.
- */
+/* If a rank's PCIe link is slow, copies take longer, even if no thread waits for them. */
 static void compare_copying(const struct gf_answer *answer, const struct usual *usual,
                             struct gf_rank_row *row, struct gf_textbuf *words)
 {
-    const double more = gpu_copying(row) - usual->gpu_copying;
-    char much[GF_AMOUNT], little[GF_AMOUNT];
-
-    if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
-        return;
-    row->excess_s += more * row->gpu_s;
-    gf_say(words, "%s%shad only copies on its GPU %s of the time (median %s)", comma(words),
-           row->gpu_is_recent ? "" : whole_job(answer), gf_amount_share(gpu_copying(row), 1, much),
-           gf_amount_share(usual->gpu_copying, 1, little));
+    if (compare_share(answer, usual, row, gpu_copying(row), usual->gpu_copying,
+                      "had only copies on its GPU", words))
+        gf_say(words, ")");
 }
 
 static void compare_copies(const struct gf_answer *answer, const struct usual *usual,

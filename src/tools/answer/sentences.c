@@ -61,7 +61,7 @@ static void say_difference(struct gf_textbuf *words, const struct gf_reported_st
         gf_say(words, ", in which calls stalled for %s: %s", time, steps->detail);
     else if (is(difference, "idle"))
         gf_say(words, ", in which the GPU had nothing to do for %s: %s", time,
-               gf_host_words(steps->detail));
+               gf_help_words(gf_help_host, steps->detail));
     else if (is(difference, "quota"))
         gf_say(words, ", in which the CPU quota stopped threads for %s", time);
     else if (is(difference, "communication"))
@@ -142,9 +142,9 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
         const struct gf_gpu_part *cause = &time->causes.list[i];
         if (cause->s < LITTLE_SHARE * time->s || at >= size)
             break;
-        at +=
-            (size_t)snprintf(buf + at, size - at, "%s%s %s", i ? ", " : ": ",
-                             gf_host_words(cause->name), gf_amount_share(cause->s, time->s, share));
+        at += (size_t)snprintf(buf + at, size - at, "%s%s %s", i ? ", " : ": ",
+                               gf_help_words(gf_help_host, cause->name),
+                               gf_amount_share(cause->s, time->s, share));
         if (!i && *cause->line && at < size)
             at += (size_t)snprintf(buf + at, size - at, " (at %s)", cause->line);
     }
@@ -269,7 +269,7 @@ static void say_main_cause(struct gf_answer *answer)
         return;
     const struct gf_tally_row *row = main_cause(answer);
     gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
-    const char *meaning = gf_cause_words(cause);
+    const char *meaning = gf_help_words(gf_help_stall, cause);
     if (row->main && *gf_job_text(answer->job, (uint32_t)row->main))
         say_site(answer, row, where, sizeof(where));
     gf_lines_add(&answer->verdict,
@@ -376,12 +376,13 @@ static void say_not_staged(struct gf_answer *answer, int direction)
 
     if (left <= 0)
         return;
-    gf_lines_add(
-        &answer->verdict,
-        "No copy %s the GPU was staged: the driver copied all %s of pageable memory%s%s.",
-        direction_text(direction), gf_amount_bytes(left, bytes),
-        copies->reason_count[direction] ? ", mostly for this reason: " : "",
-        copies->reason_count[direction] ? gf_reason_words(copies->reasons[direction][0].name) : "");
+    gf_lines_add(&answer->verdict,
+                 "No copy %s the GPU was staged: the driver copied all %s of pageable memory%s%s.",
+                 direction_text(direction), gf_amount_bytes(left, bytes),
+                 copies->reason_count[direction] ? ", mostly for this reason: " : "",
+                 copies->reason_count[direction]
+                     ? gf_help_words(gf_help_reason, copies->reasons[direction][0].name)
+                     : "");
 }
 
 /* Compares the rate of staged copies with the rate of the driver's copies in the same job. */

@@ -137,7 +137,8 @@ static void say_groups(struct gf_answer *answer, const struct standing *standing
         say_members(answer->job, standing, (size_t)(group - standing->list), &out);
         if (group->step >= 0)
             gf_say(&out, " in step %lu", whole(group->step));
-        gf_say(&out, " for %lu s: %s%s", whole(group->s), gf_host_words(group->cause), group->at);
+        gf_say(&out, " for %lu s: %s%s", whole(group->s), gf_help_words(gf_help_host, group->cause),
+               group->at);
     }
     if (standing->count > GROUPS_SAID)
         gf_say(&out, "; %zu more places", standing->count - GROUPS_SAID);

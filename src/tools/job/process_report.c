@@ -136,8 +136,7 @@ bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const ch
         json_decref(value);
         return false;
     }
-    snprintf(name, sizeof(name), "%s", file);
-    json_object_set_new(value, "file", json_string(gf_plain_text(name)));
+    json_object_set_new(value, "file", json_string(gf_report_plain(file, name, sizeof(name))));
     if (!job->doctors)
         job->doctors = json_array();
     return !json_array_append_new(job->doctors, value);
@@ -287,8 +286,7 @@ static void add_causes(struct gf_job *job, const json_t *report)
     json_object_foreach(causes, name, cause)
     {
         char text[64];
-        snprintf(text, sizeof(text), "%s", name);
-        gf_text_pool_put(&job->texts, gf_plain_text(text));
+        gf_text_pool_put(&job->texts, gf_report_plain(name, text, sizeof(text)));
     }
 }
 

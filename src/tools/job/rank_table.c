@@ -67,7 +67,7 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
         const double ended = gf_report_number(process->report, "steps.ended");
         row->step_s = ended > 0 ? gf_report_number(process->report, "steps.us") / 1e6 / ended : 0;
         row->step_mean_s = row->step_s;
-        row->steps += (size_t)gf_max(ended, 0.0);
+        row->steps += (size_t)ended;
         row->stall_s += gf_report_number(process->report, "stalls.us") / 1e6;
         row->step_stall_s += gf_report_number(process->report, "stalls.us") / 1e6;
         row->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");

@@ -137,28 +137,25 @@ static double median(const struct point *list, size_t count, double *buf)
     return buf[count / 2];
 }
 
-/*
- * Finds the split that explains most of the variance of the steps' durations (least squares), with
- * longer steps after the split. Returns the index of the first step after it; 0 without such a
- * split.
- */
-static size_t split_of(const struct point *list, size_t count, double most)
+size_t gf_split_find(const double *values, size_t count, size_t edge, double factor,
+                     double *ret_early, double *ret_late)
 {
-    const size_t edge = gf_max((size_t)EDGE, count / 16);
     double total = 0, before = 0, best = 0;
     size_t at = 0;
 
     for (size_t i = 0; i < count; i++)
-        total += gf_min(list[i].s, most);
+        total += values[i];
     for (size_t i = 1; i + edge <= count; i++) {
-        before += gf_min(list[i - 1].s, most);
+        before += values[i - 1];
         if (i < edge)
             continue;
         const double early = before / (double)i, late = (total - before) / (double)(count - i);
         const double gain = (late - early) * (late - early) * (double)i * (double)(count - i);
-        if (late > early && gain > best) {
+        if (late > factor * early && gain > best) {
             best = gain;
             at = i;
+            *ret_early = early;
+            *ret_late = late;
         }
     }
     return at;
@@ -166,8 +163,12 @@ static size_t split_of(const struct point *list, size_t count, double most)
 
 static struct gf_step_onset onset_of(const struct point *list, size_t count, double *buf)
 {
-    const size_t at = split_of(list, count, CLIP * median(list, count, buf));
+    const double most = CLIP * median(list, count, buf);
+    double early, late;
 
+    for (size_t i = 0; i < count; i++)
+        buf[i] = gf_min(list[i].s, most);
+    const size_t at = gf_split_find(buf, count, gf_max((size_t)EDGE, count / 16), 1, &early, &late);
     if (!at)
         return (struct gf_step_onset){0};
     const double before = median(list, at, buf), after = median(list + at, count - at, buf);
@@ -231,7 +232,7 @@ struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct g
 
 static double seconds_at(const json_t *object, const char *name)
 {
-    return gf_max(gf_report_number(object, name), 0.0) / 1000;
+    return gf_report_number(object, name) / 1000;
 }
 
 /* The cause of a stall or of an idle GPU, and the time of the difference. */
@@ -260,9 +261,9 @@ static void read_steps(const json_t *times, struct gf_reported_steps *ret)
     const json_t *wait = gf_report_at(times, "data_wait_ms");
 
     gf_report_text(times, "source", ret->source, sizeof(ret->source));
-    ret->copy_bytes = gf_max(gf_report_number(times, "copy_bytes"), 0.0);
+    ret->copy_bytes = gf_report_number(times, "copy_bytes");
     ret->steps = gf_report_number(times, "steps");
-    ret->slow = gf_max(gf_report_number(times, "slow_steps"), 0.0);
+    ret->slow = gf_report_number(times, "slow_steps");
     ret->p50_s = seconds_at(times, "p50_ms");
     ret->p99_s = seconds_at(times, "p99_ms");
     ret->max_s = seconds_at(times, "max_ms");

@@ -27,6 +27,14 @@ struct gf_steps {
 struct gf_steps gf_steps_find(const struct gf_job *job);
 void gf_steps_free(struct gf_steps *steps);
 
+/*
+ * Finds the split that explains most of the variance of the values (least squares), with at least
+ * `edge` values on each side, whose mean after the split exceeds the mean before it `factor` times.
+ * Returns the index of the first value after it, and sets both means; returns 0 without such a split.
+ */
+size_t gf_split_find(const double *values, size_t count, size_t edge, double factor,
+                     double *ret_early, double *ret_late);
+
 struct gf_step_onset {
     uint64_t step; /* the first slower step; 0 if steps did not become slower */
     double at;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/sums.h"
 
-#include "base/fmt.h"
 #include "base/path.h"
 #include "tools/job/process_report.h"
 
@@ -24,8 +23,7 @@ static struct gf_copy_reason *reason_of(struct gf_copies *copies, int direction,
     unsigned *count = &copies->reason_count[direction];
     char name[sizeof(list->name)];
 
-    snprintf(name, sizeof(name), "%s", key);
-    gf_plain_text(name);
+    gf_report_plain(key, name, sizeof(name));
     for (unsigned i = 0; i < *count; i++)
         if (strcmp(list[i].name, name) == 0)
             return &list[i];
@@ -148,20 +146,19 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const js
     {
         char name[sizeof(parts->list[0].name)];
         const double s = gf_report_number(row, "s");
-        snprintf(name, sizeof(name), "%s", key);
-        add_part(parts, gf_plain_text(name), gf_max(s, 0.0), lines, rank);
-        sum += gf_max(s, 0.0);
+        add_part(parts, gf_report_plain(key, name, sizeof(name)), s, lines, rank);
+        sum += s;
     }
     return sum;
 }
 
 static void add_without_cpu(struct gf_gpu_time *time, const json_t *section)
 {
-    const double s = gf_max(gf_report_number(section, "without_cpu.s"), 0.0);
+    const double s = gf_report_number(section, "without_cpu.s");
 
     time->without_cpu_s += s;
-    time->own_cpu_s += gf_max(gf_report_number(section, "without_cpu.own_cpu_s"), 0.0);
-    time->all_cpu_s += s * gf_max(gf_report_number(section, "without_cpu.cpus"), 0.0);
+    time->own_cpu_s += gf_report_number(section, "without_cpu.own_cpu_s");
+    time->all_cpu_s += s * gf_report_number(section, "without_cpu.cpus");
 }
 
 void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/tally.h"
 
+#include "tools/job/steps.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -215,28 +217,6 @@ void gf_tally_free(struct gf_tally *tally)
 #define LEAST_STALLS 20u
 #define LEAST_SPAN_S 2
 
-/* Returns the index of the first bin after the change; 0 if there is no change. */
-static unsigned split_of(const double *sums, double total, double *ret_factor)
-{
-    double before = 0, best = 0;
-    unsigned at = 0;
-
-    for (unsigned i = 1; i <= BINS - EDGE; i++) {
-        before += sums[i - 1];
-        if (i < EDGE)
-            continue;
-        const double early = before / i, late = (total - before) / (BINS - i);
-        /* Chooses the split that explains most of the variance between bins (least squares). */
-        const double gain = (late - early) * (late - early) * i * (BINS - i);
-        if (late > LEAST_FACTOR * early && gain > best) {
-            best = gain;
-            at = i;
-            *ret_factor = late > MOST_FACTOR * early ? MOST_FACTOR : late / early;
-        }
-    }
-    return at;
-}
-
 /*
  * Sets step and rank to those of the first stall at the call site. Only stalls near the change are
  * considered, because the time of the change is known only to the length of one bin.
@@ -260,7 +240,7 @@ static void find_step(const struct gf_job *job, double bin_s, int64_t site, stru
 struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, int64_t site)
 {
     struct gf_onset ret = {.step = GF_NO_STEP, .rank = -1};
-    double sums[BINS] = {0}, total = 0;
+    double sums[BINS] = {0}, early, late;
     unsigned count = 0;
 
     if (to - from < LEAST_SPAN_S)
@@ -270,12 +250,13 @@ struct gf_onset gf_onset_find(const struct gf_job *job, double from, double to, 
         if (bin < 0 || bin > BINS)
             continue;
         sums[(unsigned)gf_min(bin, BINS - 1)] += job->stalls[i].us;
-        total += job->stalls[i].us;
         count++;
     }
-    const unsigned at = count < LEAST_STALLS ? 0 : split_of(sums, total, &ret.factor);
+    const size_t at =
+        count < LEAST_STALLS ? 0 : gf_split_find(sums, BINS, EDGE, LEAST_FACTOR, &early, &late);
     if (at) {
-        ret.at = from + (to - from) * at / BINS;
+        ret.factor = late > MOST_FACTOR * early ? MOST_FACTOR : late / early;
+        ret.at = from + (to - from) * (double)at / BINS;
         find_step(job, (to - from) / BINS, site, &ret);
     }
     return ret;

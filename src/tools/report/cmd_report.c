@@ -81,25 +81,18 @@ static int print_json(json_t *json)
     return GF_EXIT_OK;
 }
 
-typedef bool writer(FILE *out, const struct gf_answer *answer, const struct gf_torch_trace *torch);
+typedef bool writer(FILE *out, const struct gf_answer *answer);
 
-static bool write_html(FILE *out, const struct gf_answer *answer,
-                       const struct gf_torch_trace *torch)
-{
-    (void)torch;
-    return gf_html_write(out, answer);
-}
+static struct gf_torch_trace torch; /* of --with */
 
-static bool write_prometheus(FILE *out, const struct gf_answer *answer,
-                             const struct gf_torch_trace *torch)
+static bool write_perfetto(FILE *out, const struct gf_answer *answer)
 {
-    (void)torch;
-    return gf_prometheus_write(out, answer);
+    return gf_perfetto_write(out, answer, torch.text.size ? &torch : NULL);
 }
 
 /* Writes the file `path`; does nothing if path is NULL. */
 static int write_file(const char *path, writer *write, enum gf_output_flags flags,
-                      const struct gf_answer *answer, const struct gf_torch_trace *torch)
+                      const struct gf_answer *answer)
 {
     struct gf_out_file file;
 
@@ -107,7 +100,7 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
         return GF_EXIT_OK;
     int error = gf_out_file_begin(&file, path, flags);
     if (!error) {
-        const bool whole = write(file.stream, answer, torch);
+        const bool whole = write(file.stream, answer);
         error = gf_out_file_end(&file, whole);
         if (!error && !whole)
             return no_memory();
@@ -119,9 +112,9 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
     return GF_EXIT_OK;
 }
 
-static int open_torch(const char *path, struct gf_torch_trace *ret)
+static int open_torch(const char *path)
 {
-    const int error = path ? gf_torch_trace_open(path, ret) : 0;
+    const int error = path ? gf_torch_trace_open(path, &torch) : 0;
 
     if (!error)
         return GF_EXIT_OK;
@@ -151,16 +144,14 @@ static void print_written(const struct gf_report_flags *flags)
 
 static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
 {
-    struct gf_torch_trace torch = {0};
-    int code = open_torch(flags->with, &torch);
+    int code = open_torch(flags->with);
 
     if (code == GF_EXIT_OK)
-        code = write_file(flags->html, write_html, gf_output_private, answer, NULL);
+        code = write_file(flags->html, gf_html_write, gf_output_private, answer);
     if (code == GF_EXIT_OK)
-        code = write_file(flags->perfetto, gf_perfetto_write, gf_output_private, answer,
-                          flags->with ? &torch : NULL);
+        code = write_file(flags->perfetto, write_perfetto, gf_output_private, answer);
     if (code == GF_EXIT_OK)
-        code = write_file(flags->prometheus, write_prometheus, gf_output_shared, answer, NULL);
+        code = write_file(flags->prometheus, gf_prometheus_write, gf_output_shared, answer);
     if (code == GF_EXIT_OK)
         print_written(flags);
     gf_torch_trace_close(&torch);

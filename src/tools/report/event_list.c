@@ -23,7 +23,6 @@ struct gf_merged_line {
 };
 
 struct gf_merge_input {
-    const struct gf_source *source;
     struct gf_line_reader lines;
     struct gf_job_log log;
     struct gf_merged_line line;
@@ -112,7 +111,7 @@ static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sourc
             continue;
         }
         merge->count++;
-        input->source = input->line.source = &sources->list[i];
+        input->line.source = &sources->list[i];
         input->line.log = &input->log;
         gf_line_reader_begin(&input->lines, fd);
         read_log_line(input);
@@ -137,13 +136,6 @@ static struct gf_merged_line *gf_log_merge_next(struct gf_log_merge *merge)
     return merge->last ? &merge->last->line : NULL;
 }
 
-/* Skips the rest of the log whose line was returned last. */
-static void gf_log_merge_drop(struct gf_log_merge *merge)
-{
-    if (merge->last)
-        merge->last->open = false;
-}
-
 /*
  * Closes all inputs. Returns false if a log could not be read; each such log is named on standard
  * error.
@@ -155,7 +147,7 @@ static bool gf_log_merge_end(struct gf_log_merge *merge)
     for (size_t i = 0; i < merge->count; i++) {
         struct gf_merge_input *input = &merge->inputs[i];
         if (input->lines.error) {
-            gf_cli_error("report", "cannot read %s: %s", gf_source_name(input->source),
+            gf_cli_error("report", "cannot read %s: %s", gf_source_name(input->line.source),
                          strerror(input->lines.error));
             whole = false;
         }
@@ -250,7 +242,7 @@ bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_f
 
     while (known && (line = gf_log_merge_next(&merge)))
         if (!print_line(&job, line, &known[line->source - sources->list], filter, &failed))
-            gf_log_merge_drop(&merge);
+            merge.last->open = false; /* skips the rest of the log */
     for (size_t i = 0; known && i < sources->count; i++)
         failed = is_short_text(&sources->list[i], &known[i]) || failed;
     failed = !gf_log_merge_end(&merge) || failed;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/html.h"
 
-#include "base/fmt.h"
 #include "page.h"
 #include "tools/answer/answer_json.h"
 #include "tools/answer/helps.h"
@@ -35,9 +34,8 @@ static json_t *numbers_of(const json_t *object)
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         char name[32];
-        snprintf(name, sizeof(name), "%s", key);
         if (json_is_integer(value))
-            json_object_set(map, gf_plain_text(name), value);
+            json_object_set(map, gf_report_plain(key, name, sizeof(name)), value);
     }
     return map;
 }
@@ -88,11 +86,10 @@ static void add_settings(struct settings *settings, const json_t *report)
     json_object_foreach(options, key, option)
     {
         char name[64], value[512], origin[32];
-        snprintf(name, sizeof(name), "%s", key);
         gf_report_text(option, "origin", origin, sizeof(origin));
         if (strcmp(origin, "default") == 0)
             continue;
-        json_t *row = setting_of(settings, gf_plain_text(name),
+        json_t *row = setting_of(settings, gf_report_plain(key, name, sizeof(name)),
                                  gf_report_text(option, "value", value, sizeof(value)), origin);
         json_integer_set(json_object_get(row, "count"),
                          json_integer_value(json_object_get(row, "count")) + 1);
@@ -154,15 +151,16 @@ static json_t *doctors_of(const struct gf_job *job)
  * main line.
  */
 static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
-                        const char *(*words)(const char *))
+                        enum gf_help of)
 {
     json_t *list = json_array();
 
     for (unsigned i = 0; i < parts->count && time->s > 0; i++) {
         const struct gf_gpu_part *part = &parts->list[i];
         if (part->s > 0)
-            json_array_append_new(list, json_pack("[s,f,s*]", words(part->name), part->s / time->s,
-                                                  *part->line ? part->line : NULL));
+            json_array_append_new(list,
+                                  json_pack("[s,f,s*]", gf_help_words(of, part->name),
+                                            part->s / time->s, *part->line ? part->line : NULL));
     }
     return list;
 }
@@ -170,8 +168,8 @@ static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_part
 static json_t *gpu_of(const struct gf_gpu_time *time)
 {
     return json_pack("{s:i,s:f,s:o,s:o}", "devices", (int)time->devices, "s", time->s, "states",
-                     parts_of(time, &time->states, gf_state_words), "causes",
-                     parts_of(time, &time->causes, gf_host_words));
+                     parts_of(time, &time->states, gf_help_state), "causes",
+                     parts_of(time, &time->causes, gf_help_host));
 }
 
 /* Seconds by which local time is ahead of UTC. */

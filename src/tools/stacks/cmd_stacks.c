@@ -81,7 +81,8 @@ static void print_states(const json_t *before, const json_t *now)
             if (s <= 0)
                 continue;
             printf("%s%s %.0f %%", comma,
-                   gf_state_words(gf_report_plain(name, plain, sizeof(plain))), 100 * s / all);
+                   gf_help_words(gf_help_state, gf_report_plain(name, plain, sizeof(plain))),
+                   100 * s / all);
             comma = ", ";
         }
         puts("");
