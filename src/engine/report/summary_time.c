@@ -14,42 +14,16 @@
 #define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
 #define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
 
+static const struct {
+    const char *words, *remedy;
+} causes[] = {
+#define GF_HOST(name, words, remedy, brief, meaning) {words, brief},
+#include "abi/reasons.def"
+};
+
 const char *gf_summary_gpu_time_cause(enum gf_host_cause cause)
 {
-    static const char *const words[] = {
-#define GF_HOST(name, words, remedy, meaning) words,
-#include "abi/reasons.def"
-    };
-    return words[cause];
-}
-
-/* Shorter than the remedy in abi/reasons.def, for one line. */
-static const char *remedy_of(enum gf_host_cause cause)
-{
-    static const char *const texts[GF_HOST_CAUSE_COUNT] = {
-        [gf_host_paused] = "by SIGSTOP, a debugger or the cgroup freezer",
-        [gf_host_throttled] = "raise the cgroup's quota",
-        [gf_host_preempted] = "request more CPUs, or run fewer threads, workers and other jobs",
-        [gf_host_driver] = "reuse device memory; avoid torch.cuda.empty_cache()",
-        [gf_host_gpu_wait] = "wait less often: .item(), .cpu() and synchronize() wait",
-        [gf_host_gil] = "move the work of other threads to processes",
-        [gf_host_compile] = "fewer shapes (dynamic=True), a warm-up or a kept cache avoid it",
-        [gf_host_checkpoint] = "save in another thread or process, or less often",
-        [gf_host_gc] = "collect less often: gc.freeze() after the start, gc.set_threshold()",
-        [gf_host_few_workers] = "start more workers (num_workers)",
-        [gf_host_transform] = "make the work at that line cheaper, or request more CPUs",
-        [gf_host_storage] = "use faster or nearer storage, or more workers",
-        [gf_host_worker_cpus] = "request more CPUs, or start fewer workers and threads",
-        [gf_host_data] = "use more DataLoader workers, or make their work cheaper",
-        [gf_host_pipe_full] = "write less, or in another thread; its reader is slow",
-        [gf_host_download] = "fetch ahead in another thread",
-        [gf_host_file] = "read ahead in DataLoader workers, or use faster storage",
-        [gf_host_file_write] = "write in another thread, or to faster storage",
-        [gf_host_sleep] = "remove that sleep, or submit more work before it",
-        [gf_host_launches] = "use CUDA graphs, torch.compile or larger batches",
-        [gf_host_computing] = "move that work to DataLoader workers or to the GPU",
-    };
-    return texts[cause];
+    return causes[cause].words;
 }
 
 static unsigned permille(uint64_t part, uint64_t whole)
@@ -135,13 +109,13 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         if (permille(device->cause_ns[most], whole) < PERMILLE_LEAST)
             return;
         said[most] = true;
-        const char *remedy = remedy_of((enum gf_host_cause)most);
+        const char *remedy = causes[most].remedy;
         say_share(out, "\n  ", device->cause_ns[most], whole);
-        gf_say(out, " %s", gf_summary_gpu_time_cause((enum gf_host_cause)most));
+        gf_say(out, " %s", causes[most].words);
         say_line(out, &device->line[most].at);
         if (most == gf_host_preempted)
             remedy = say_users(out, without_cpu, remedy);
-        if (remedy)
+        if (*remedy)
             gf_say(out, " (%s)", remedy);
     }
 }
