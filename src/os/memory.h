@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads of doubtful addresses, nodes of pages, userfaultfd. */
+/* Reads of doubtful addresses; nodes of pages. */
 #pragma once
 
 #include "base/base.h"

@@ -132,12 +132,6 @@ static void read_group_v1_pressure(struct files *files, struct gf_pressure *ret)
         add_known(&ret->killed, killed);
 }
 
-static bool find_pressure_group(const char *root, const char *controller, char *ret, size_t size)
-{
-    char line[2048];
-    return gf_cgroup_find(root, controller, line, sizeof(line), ret, size);
-}
-
 static void read_pressure_groups(const char *root, const char *mount, const char *controller,
                                  void (*read)(struct files *files, struct gf_pressure *ret),
                                  struct gf_pressure *ret)
@@ -145,7 +139,7 @@ static void read_pressure_groups(const char *root, const char *mount, const char
     char group[1024];
     struct files files;
 
-    if (!find_pressure_group(root, controller, group, sizeof(group)))
+    if (!gf_cgroup_find(root, controller, files.path, sizeof(files.path), group, sizeof(group)))
         return;
     do {
         files.folder = (size_t)gf_fmt(files.path, sizeof(files.path) - 64, "%s/%s%s",

@@ -180,7 +180,7 @@ static void print_direction(const char *what, const struct gf_copy_stats *stats,
     struct gf_textbuf text = {buf, sizeof(buf), 0};
     struct gf_copy_counts sum;
 
-    gf_transfer_sums_staged(stats, direction, &sum);
+    gf_transfer_sums_group(stats, direction, gf_copy_group_staged, &sum);
     add_copies(&text, "staged", &sum);
     add_copies(&text, "inaccessible", &stats->rest[direction]);
     for (unsigned why = 0; why < gf_bypass_count; why++) {

@@ -98,16 +98,10 @@ static void put_standstill(struct gf_json *json, const struct gf_standstill *sta
     gf_json_milli(json, "at_s",
                   (standstill->since_ns - gf_min(started_ns, standstill->since_ns)) / 1000000);
     gf_json_milli(json, "s", standstill->ns / 1000000);
-    if (standstill->step)
-        gf_json_size(json, "step", standstill->step);
-    else
-        gf_json_null(json, "step");
+    gf_json_known_size(json, "step", standstill->step ? standstill->step : UINT64_MAX);
     gf_json_text(json, "cause", gf_host_cause_name(standstill->cause));
     gf_json_text(json, "file", at->line ? at->file : NULL);
-    if (at->line)
-        gf_json_int(json, "line", at->line);
-    else
-        gf_json_null(json, "line");
+    gf_json_known_int(json, "line", at->line ? at->line : -1);
     gf_json_text(json, "function", at->line ? at->function : NULL);
 }
 
@@ -148,10 +142,8 @@ static void read_sums(struct sums *ret)
     gf_copy_stats_read(&stats);
     for (unsigned direction = 0; direction < gf_direction_count; direction++) {
         struct gf_copy_counts *ways = ret->copies[direction];
-        gf_transfer_sums_staged(&stats, direction, &ways[gf_copy_group_staged]);
-        gf_transfer_sums_driver(&stats, direction, &ways[gf_copy_group_driver]);
-        gf_transfer_sums_bypassed(&stats, direction, gf_bypass_pinned, &ways[gf_copy_group_pinned]);
-        gf_transfer_sums_bypassed(&stats, direction, gf_bypass_ends, &ways[gf_copy_group_other]);
+        for (unsigned way = 0; way < gf_copy_group_count; way++)
+            gf_transfer_sums_group(&stats, direction, way, &ways[way]);
     }
 }
 

@@ -79,54 +79,40 @@ static void put_info(struct metrics *metrics)
     count(metrics, 1);
 }
 
-static void put_stalls(struct metrics *metrics)
+static void put_stalls(struct metrics *metrics, enum gf_metric metric)
 {
     struct gf_stall_count counts[GF_CAUSE_COUNT];
 
     if (!metrics->report->stall_counts)
         return;
     metrics->report->stall_counts(counts);
-    head(metrics, gf_metric_stalls);
+    head(metrics, metric);
     for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        line(metrics, gf_metric_stalls);
+        line(metrics, metric);
         gf_say(&metrics->out, ",cause=\"%s\"", gf_cause_name(i));
-        count(metrics, counts[i].calls);
+        if (metric == gf_metric_stalls)
+            count(metrics, counts[i].calls);
+        else
+            seconds(metrics, counts[i].us);
     }
-    head(metrics, gf_metric_stall_seconds);
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        line(metrics, gf_metric_stall_seconds);
-        gf_say(&metrics->out, ",cause=\"%s\"", gf_cause_name(i));
-        seconds(metrics, counts[i].us);
-    }
-}
-
-static void put_way(struct metrics *metrics, enum gf_metric metric, enum gf_direction direction,
-                    const char *way, const struct gf_copy_counts *counts)
-{
-    line(metrics, metric);
-    gf_say(&metrics->out, ",direction=\"%s\",way=\"%s\"",
-           direction == gf_direction_h2d ? "to_device" : "from_device", way);
-    if (metric == gf_metric_copy_seconds)
-        seconds(metrics, counts->timed_ns / 1000);
-    else
-        count(metrics, metric == gf_metric_copies ? counts->calls : counts->bytes);
 }
 
 static void put_copies(struct metrics *metrics, enum gf_metric metric)
 {
-    const struct gf_copy_stats *copies = &metrics->report->transfers.copies;
+    struct gf_copy_counts counts;
 
     head(metrics, metric);
-    for (enum gf_direction i = 0; i < gf_direction_count; i++) {
-        struct gf_copy_counts staged, pinned, driver, other;
-        gf_transfer_sums_staged(copies, i, &staged);
-        gf_transfer_sums_bypassed(copies, i, gf_bypass_pinned, &pinned);
-        gf_transfer_sums_driver(copies, i, &driver);
-        gf_transfer_sums_bypassed(copies, i, gf_bypass_ends, &other);
-        put_way(metrics, metric, i, "staged", &staged);
-        put_way(metrics, metric, i, "pinned", &pinned);
-        put_way(metrics, metric, i, "driver", &driver);
-        put_way(metrics, metric, i, "other", &other);
+    for (unsigned i = 0; i < gf_direction_count * gf_copy_group_count; i++) {
+        const unsigned direction = i / gf_copy_group_count, way = i % gf_copy_group_count;
+        gf_transfer_sums_group(&metrics->report->transfers.copies, direction, way, &counts);
+        line(metrics, metric);
+        gf_say(&metrics->out, ",direction=\"%s\",way=\"%s\"",
+               direction == gf_direction_h2d ? "to_device" : "from_device",
+               gf_copy_group_name(way));
+        if (metric == gf_metric_copy_seconds)
+            seconds(metrics, counts.timed_ns / 1000);
+        else
+            count(metrics, metric == gf_metric_copies ? counts.calls : counts.bytes);
     }
 }
 
@@ -218,7 +204,8 @@ size_t gf_report_metrics(const struct gf_report *report, char *buf, size_t size)
     struct metrics metrics = {.out = {.buf = buf, .size = size}, .report = report};
 
     put_info(&metrics);
-    put_stalls(&metrics);
+    put_stalls(&metrics, gf_metric_stalls);
+    put_stalls(&metrics, gf_metric_stall_seconds);
     put_transfers(&metrics);
     put_gpu_time(&metrics, gf_metric_gpu_seconds);
     put_gpu_time(&metrics, gf_metric_gpu_empty_seconds);

@@ -5,10 +5,11 @@
 #include "base/fmt.h"
 #include "engine/transfer/stats.h"
 
-static void put_calls(struct gf_json *json, const char *key, uint64_t calls, uint64_t bytes)
+static void put_sum(struct gf_json *json, const char *key, const char *what, uint64_t number,
+                    uint64_t bytes)
 {
     gf_json_object(json, key);
-    gf_json_size(json, "calls", calls);
+    gf_json_size(json, what, number);
     gf_json_size(json, "bytes", bytes);
 }
 
@@ -43,14 +44,14 @@ static void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_st
 {
     gf_json_object(json, "pinned_memory");
     put_large(json, stats);
-    put_calls(json, "small", stats->small_calls, stats->small_bytes);
+    put_sum(json, "small", "calls", stats->small_calls, stats->small_bytes);
     gf_json_begin(json, "reasons", '{');
     for (unsigned reason = 0; reason < GF_PINNED_REASONS; reason++)
         if (stats->driver_calls[reason])
-            put_calls(json, gf_pinned_reason_name(reason), stats->driver_calls[reason],
-                      stats->driver_bytes[reason]);
+            put_sum(json, gf_pinned_reason_name(reason), "calls", stats->driver_calls[reason],
+                    stats->driver_bytes[reason]);
     gf_json_end(json, '}');
-    put_calls(json, "prefaulted", stats->placed_calls, stats->placed_bytes);
+    put_sum(json, "prefaulted", "calls", stats->placed_calls, stats->placed_bytes);
     gf_json_size(json, "cached_bytes", state->pinned_kept);
     gf_json_size(json, "trims", stats->trims);
     gf_report_pinned_put_nodes(json, "in_use_by_node", state->pinned_held);
@@ -74,7 +75,7 @@ static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies
     for (unsigned why = 0; why < gf_bypass_count; why++) {
         struct gf_copy_counts counts;
         gf_transfer_sums_bypassed(copies, direction, why, &counts);
-        if (counts.calls && gf_transfer_sums_is_pageable(why))
+        if (counts.calls && gf_copy_group(why) == gf_copy_group_driver)
             put_timed(json, gf_bypass_name(why), &counts, true);
     }
 }
@@ -82,30 +83,21 @@ static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies
 static void put_direction(struct gf_json *json, const char *key, const struct gf_copy_stats *copies,
                           enum gf_direction direction)
 {
-    struct gf_copy_counts staged, pinned, driver, other;
+    struct gf_copy_counts ways[gf_copy_group_count];
 
-    gf_transfer_sums_staged(copies, direction, &staged);
-    gf_transfer_sums_bypassed(copies, direction, gf_bypass_pinned, &pinned);
-    gf_transfer_sums_bypassed(copies, direction, gf_bypass_ends, &other);
-    gf_transfer_sums_driver(copies, direction, &driver);
+    for (unsigned way = 0; way < gf_copy_group_count; way++)
+        gf_transfer_sums_group(copies, direction, way, &ways[way]);
     gf_json_object(json, key);
-    put_timed(json, "staged", &staged, true);
+    put_timed(json, "staged", &ways[gf_copy_group_staged], true);
     gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);
     /*
      * No rate is written for pinned copies. An asynchronous pinned copy returns at once, so its
      * duration does not show the driver's speed.
      */
-    put_timed(json, "pinned", &pinned, false);
-    put_timed(json, "driver", &driver, true);
+    put_timed(json, "pinned", &ways[gf_copy_group_pinned], false);
+    put_timed(json, "driver", &ways[gf_copy_group_driver], true);
     put_reasons(json, copies, direction);
-    put_timed(json, "other", &other, false);
-}
-
-static void put_copies(struct gf_json *json, const char *key, uint64_t copies, uint64_t bytes)
-{
-    gf_json_object(json, key);
-    gf_json_size(json, "copies", copies);
-    gf_json_size(json, "bytes", bytes);
+    put_timed(json, "other", &ways[gf_copy_group_other], false);
 }
 
 struct functions {
@@ -117,7 +109,7 @@ static bool put_function(void *closure, const struct gf_hook_counts *counts)
 {
     struct functions *functions = closure;
     if (gf_transfer_sums_add_hook(&functions->sums, counts))
-        put_copies(functions->json, counts->name, counts->copies, counts->bytes);
+        put_sum(functions->json, counts->name, "copies", counts->copies, counts->bytes);
     return true;
 }
 
@@ -130,8 +122,8 @@ static void put_functions(struct gf_json *json, gf_hook_counts_each *each_hook)
     if (each_hook)
         each_hook(put_function, &functions);
     gf_json_end(json, '}');
-    put_copies(json, "small", sums->small, sums->small_bytes);
-    put_copies(json, "unsupported", sums->unsupported, sums->unsupported_bytes);
+    put_sum(json, "small", "copies", sums->small, sums->small_bytes);
+    put_sum(json, "unsupported", "copies", sums->unsupported, sums->unsupported_bytes);
 }
 
 static void put_state(struct gf_json *json, const struct gf_report_transfers *transfers)

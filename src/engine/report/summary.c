@@ -284,7 +284,7 @@ static void say_reasons(struct gf_textbuf *out, const struct gf_report_transfers
     for (unsigned why = 0; why < gf_bypass_count; why++) {
         struct gf_copy_counts counts;
         gf_transfer_sums_bypassed(&transfers->copies, direction, why, &counts);
-        if (!counts.calls || !gf_transfer_sums_is_pageable(why))
+        if (!counts.calls || gf_copy_group(why) != gf_copy_group_driver)
             continue;
         gf_say(out, "%s", separator);
         say_reason(out, &transfers->state, direction, why);
@@ -302,9 +302,9 @@ static void say_direction(struct gf_textbuf *out, const struct gf_report_transfe
     const char *part_separator = "";
     struct gf_copy_counts staged, pinned, driver;
 
-    gf_transfer_sums_staged(copies, direction, &staged);
-    gf_transfer_sums_bypassed(copies, direction, gf_bypass_pinned, &pinned);
-    gf_transfer_sums_driver(copies, direction, &driver);
+    gf_transfer_sums_group(copies, direction, gf_copy_group_staged, &staged);
+    gf_transfer_sums_group(copies, direction, gf_copy_group_pinned, &pinned);
+    gf_transfer_sums_group(copies, direction, gf_copy_group_driver, &driver);
     if (!staged.calls && !pinned.calls && !driver.calls)
         return;
     gf_say(out, "%s%s ", *separator, title);

@@ -9,11 +9,6 @@ static void add_counts(struct gf_copy_counts *sum, const struct gf_copy_counts *
     sum->timed_ns += counts->timed_ns;
 }
 
-bool gf_transfer_sums_is_pageable(enum gf_bypass why)
-{
-    return why != gf_bypass_pinned && why != gf_bypass_ends;
-}
-
 /* Sums the copies of pageable memory in both directions, staged or not. */
 static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct gf_copy_counts *ret)
 {
@@ -21,27 +16,22 @@ static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct 
     for (unsigned direction = 0; direction < gf_direction_count; direction++) {
         add_counts(ret, &copies->staged[direction][async]);
         for (unsigned why = 0; why < gf_bypass_count; why++)
-            if (gf_transfer_sums_is_pageable(why))
+            if (gf_copy_group(why) == gf_copy_group_driver)
                 add_counts(ret, &copies->bypassed[direction][async][why]);
     }
 }
 
-void gf_transfer_sums_driver(const struct gf_copy_stats *copies, enum gf_direction direction,
-                             struct gf_copy_counts *ret)
+void gf_transfer_sums_group(const struct gf_copy_stats *copies, enum gf_direction direction,
+                            enum gf_copy_group group, struct gf_copy_counts *ret)
 {
     *ret = (struct gf_copy_counts){0};
-    for (unsigned async = 0; async < 2; async++)
+    for (unsigned async = 0; async < 2; async++) {
+        if (group == gf_copy_group_staged)
+            add_counts(ret, &copies->staged[direction][async]);
         for (unsigned why = 0; why < gf_bypass_count; why++)
-            if (gf_transfer_sums_is_pageable(why))
+            if (gf_copy_group(why) == group)
                 add_counts(ret, &copies->bypassed[direction][async][why]);
-}
-
-void gf_transfer_sums_staged(const struct gf_copy_stats *copies, enum gf_direction direction,
-                             struct gf_copy_counts *ret)
-{
-    *ret = (struct gf_copy_counts){0};
-    add_counts(ret, &copies->staged[direction][0]);
-    add_counts(ret, &copies->staged[direction][1]);
+    }
 }
 
 void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,

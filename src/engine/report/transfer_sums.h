@@ -24,21 +24,14 @@ struct gf_copy_wait_source {
     uint64_t ran_ms;
 };
 
-/* Whether copies that are not staged for this reason are counted as copies of pageable memory. */
-bool gf_transfer_sums_is_pageable(enum gf_bypass why);
-
 /*
- * These two functions add up synchronous and asynchronous calls: the first for all staged copies,
+ * These two functions add up synchronous and asynchronous calls: the first for all copies of a group,
  * the second for all copies that were not staged for one reason.
  */
-void gf_transfer_sums_staged(const struct gf_copy_stats *copies, enum gf_direction direction,
-                             struct gf_copy_counts *ret);
+void gf_transfer_sums_group(const struct gf_copy_stats *copies, enum gf_direction direction,
+                            enum gf_copy_group group, struct gf_copy_counts *ret);
 void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,
                                enum gf_bypass why, struct gf_copy_counts *ret);
-
-/* Adds up the copies of pageable memory that the driver made. */
-void gf_transfer_sums_driver(const struct gf_copy_stats *copies, enum gf_direction direction,
-                             struct gf_copy_counts *ret);
 
 /* Returns the rate in thousandths of 10^9 bytes per second. timed_ns must not be 0. */
 uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
