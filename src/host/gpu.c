@@ -5,13 +5,13 @@
 #include "base/atomic.h"
 #include "base/cpus.h"
 #include "base/fmt.h"
+#include "os/own_table.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sys/prctl.h>
 
 /*
@@ -244,19 +244,6 @@ static void *read_clocks(void *unused)
     return unused;
 }
 
-static bool start_thread(void)
-{
-    pthread_attr_t attr;
-    pthread_t thread;
-
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    const bool started = pthread_create(&thread, &attr, read_clocks, NULL) == 0;
-    pthread_attr_destroy(&attr);
-    return started;
-}
-
 void gf_gpu_clock_find(const struct gf_cuda *cuda)
 {
     struct gf_gpu gpu;
@@ -267,7 +254,7 @@ void gf_gpu_clock_find(const struct gf_cuda *cuda)
         gf_gpu_read(cuda, (int)i, false, &gpu);
         memcpy(nvml.bdf[i], gpu.bdf, sizeof(gpu.bdf));
     }
-    gf_store_release(&nvml.found, start_thread());
+    gf_store_release(&nvml.found, gf_detached_start(read_clocks, NULL, 0) == 0);
 }
 
 unsigned gf_gpu_clock_loss(unsigned device)

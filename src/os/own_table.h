@@ -46,6 +46,23 @@ static inline bool gf_thread_is_only_one(void)
            task.st_nlink == 3;
 }
 
+/* Starts a detached thread. stack: its size; 0: the default. Returns 0 or an errno. */
+static inline int gf_detached_start(void *(*run)(void *closure), void *closure, size_t stack)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int error = pthread_attr_init(&attr);
+
+    if (error)
+        return error;
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (stack)
+        pthread_attr_setstacksize(&attr, stack);
+    error = pthread_create(&thread, &attr, run, closure);
+    pthread_attr_destroy(&attr);
+    return error;
+}
+
 /*
  * Runs code with a descriptor table of its own, in which the library can open files. In the
  * program's table, the program could replace a descriptor of the library by dup2. The library would

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/questions.h"
+#include "os/own_table.h"
 #include "os/pressure.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -405,19 +405,13 @@ void gf_sampler_prepare(const struct gf_sampler_setup *setup)
 
 void gf_sampler_start(void)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-
-    if (sampler.started || !sampler.nominal_ns || gf_load_relaxed(&sampler.stopped) ||
-        pthread_attr_init(&attr))
+    if (sampler.started || !sampler.nominal_ns || gf_load_relaxed(&sampler.stopped))
         return;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sampler.started = true;
-    if (pthread_create(&thread, &attr, run_sampler, NULL)) {
+    if (gf_detached_start(run_sampler, NULL, 0)) {
         sampler.reason = "no thread could be started";
         atomic_fetch_and(&sampler.table->on, ~(unsigned)gf_submit_sampled);
     }
-    pthread_attr_destroy(&attr);
 }
 
 void gf_sampler_stop(void)

@@ -86,7 +86,7 @@ static void explain_facts(const struct gf_facts *facts)
         facts->rank.source ? facts->rank.source : "none");
 }
 
-void gf_explain_place(const struct gf_decision *decision, const struct gf_facts *facts)
+static void explain_place(const struct gf_decision *decision, const struct gf_facts *facts)
 {
     const struct gf_verdict *verdict = &decision->verdict;
     char cpus[128];
@@ -116,11 +116,6 @@ void gf_explain_place(const struct gf_decision *decision, const struct gf_facts 
                 decision->bind.descendants, decision->bind.usec);
 }
 
-static const struct gf_options *effective_options(void)
-{
-    return gf_process.preload->options;
-}
-
 static void read_gpus(struct gf_decision *ret)
 {
     struct gf_process *p = &gf_process;
@@ -133,7 +128,7 @@ static void read_gpus(struct gf_decision *ret)
         struct gf_gpu *gpu = &ret->gpus[ret->gpu_count++];
         gf_gpu_read(gf_process.preload->cuda, device, several, gpu);
         if (several)
-            gf_pci_add(p->machine, effective_options()->machine, gpu->bdf);
+            gf_pci_add(p->machine, p->preload->options->machine, gpu->bdf);
     }
 }
 
@@ -172,7 +167,7 @@ static void decide_verdict(struct gf_decision *ret)
 {
     struct gf_process *p = &gf_process;
     struct gf_verdict *verdict = &ret->verdict;
-    struct gf_options effective = *effective_options();
+    struct gf_options effective = *p->preload->options;
 
     /* With GPUFEED=observe, the report contains the verdict of GPUFEED=on. */
     effective.mode = gf_mode_on;
@@ -322,7 +317,7 @@ static void publish_decision(struct gf_decision *decision, const struct gf_decis
     gf_store_release(&gf_process.decision, decision);
     publish_gpu(decision);
     gf_events_announce_decision(decision);
-    gf_explain_place(decision, &gf_process.facts);
+    explain_place(decision, &gf_process.facts);
     if (before && !gf_set_equal(&before->cpus, &decision->cpus)) {
         if (decision->gpu_count == 1)
             gf_fmt(gpus, sizeof(gpus), "GPU %d", decision->gpus[0].device);
@@ -350,7 +345,7 @@ static void gf_decide(void)
 
     if (!decision)
         return;
-    decision->observe = effective_options()->mode == gf_mode_observe;
+    decision->observe = p->preload->options->mode == gf_mode_observe;
     decision->choice = gf_choice_why_text(p->choice.why);
     decision->settled = p->choice.settled;
     decision->rebindings = before ? before->rebindings + 1 : 0;

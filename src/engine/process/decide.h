@@ -3,16 +3,9 @@
 #pragma once
 
 #include "abi/heap_api.h"
-#include "engine/report/report_data.h"
-#include "host/facts.h"
 
-/*
- * Prints the lines of GPUFEED_DEBUG=heap and =place: each decision with the facts on which it is
- * based. The functions may be called on any thread.
- */
-
+/* Prints the lines of GPUFEED_DEBUG=heap. May be called on any thread. */
 void gf_explain_heap(const struct gf_heap_ops *heap);
-void gf_explain_place(const struct gf_decision *decision, const struct gf_facts *facts);
 
 /* Serves requests for a decision or a change of masks, on one thread at a time. */
 

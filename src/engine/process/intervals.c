@@ -16,6 +16,7 @@
 #include "host/gpu.h"
 #include "host/tasks.h"
 #include "os/cgroup.h"
+#include "os/launch.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 
@@ -305,11 +306,8 @@ void gf_intervals_end(void)
  */
 static bool has_injection(void)
 {
-    static const char name[] = "CUDA_INJECTION64_PATH=";
-    for (char *const *entry = environ; entry && *entry; entry++)
-        if (strncmp(*entry, name, sizeof(name) - 1) == 0 && (*entry)[sizeof(name) - 1])
-            return true;
-    return false;
+    const char *path = gf_launch_variable(environ, "CUDA_INJECTION64_PATH");
+    return path && *path;
 }
 
 static bool is_mapped(const char *file)

@@ -12,7 +12,6 @@
 #include "os/own_table.h"
 #include "os/permit.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -335,15 +334,9 @@ static void *show_report(void *unused)
 
 void gf_live_start(void)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
+    const bool wanted = gf_process.preload->options->live == gf_live_on;
+    const int error = wanted ? gf_detached_start(show_report, NULL, STACK_BYTES) : 0;
 
-    if (gf_process.preload->options->live != gf_live_on || pthread_attr_init(&attr))
-        return;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    const int error = pthread_create(&thread, &attr, show_report, NULL);
-    pthread_attr_destroy(&attr);
     if (error)
         gf_warn(
             "GPUFEED_LIVE: cannot start a thread: %s; `gpufeed top` shows only the report's file",

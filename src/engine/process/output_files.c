@@ -11,10 +11,10 @@
 #include "engine/report/report_metrics.h"
 #include "os/file_place.h"
 #include "os/files.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -28,6 +28,13 @@
 struct gf_write_job {
     void (*write)(void); /* may wait, print and free; runs once at a time */
     _Atomic bool busy;
+    /* While the job is busy, only the job uses these members. */
+    const char *variable, *lost; /* for messages: the option's name, and what a failure loses */
+    const char *option;          /* the path as in the variable */
+    char path[PATH_MAX];
+    char *text;
+    size_t length;
+    bool refused; /* the last write failed, and a warning was printed */
 };
 
 #define WRITE_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
@@ -54,18 +61,21 @@ static void *run_named_job(void *closure)
     return run_job(closure);
 }
 
-static bool start_thread(struct gf_write_job *job)
+static void warn_of_failure(struct gf_write_job *job, int error)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
+    if (error && !job->refused)
+        gf_warn("%s: cannot write %s: %s; the %s lost", job->variable, job->option,
+                gf_output_reason(error), job->lost);
+    job->refused = error != 0;
+}
 
-    if (pthread_attr_init(&attr) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, WRITE_STACK);
-    const bool started = pthread_create(&thread, &attr, run_named_job, job) == 0;
-    pthread_attr_destroy(&attr);
-    return started;
+/* Writes the text, and frees it. Returns 0 or -errno. */
+static int replace_file(struct gf_write_job *job, enum gf_output_flags flags)
+{
+    const int error = gf_replace_file(job->path, job->text, job->length, flags);
+
+    free(job->text);
+    return error;
 }
 
 /*
@@ -75,7 +85,7 @@ static bool start_thread(struct gf_write_job *job)
 static void gf_write_job_start(struct gf_write_job *job)
 {
     gf_store_relaxed(&job->busy, true);
-    if (gf_permit_sealed() || !start_thread(job))
+    if (gf_permit_sealed() || gf_detached_start(run_named_job, job, WRITE_STACK))
         run_job(job);
 }
 
@@ -106,17 +116,14 @@ static void write_text(void);
 static struct {
     _Atomic uint64_t due_ns; /* when to replace the file next; UINT64_MAX: only at samples */
     uint64_t activity;       /* result of activity_of() when the file was written */
-    bool refused;            /* the last write failed, and a warning was printed */
-    /* While the job is busy, only the job uses `refused` and the members below. */
     struct gf_write_job job;
-    const char *option; /* the path as in GPUFEED_REPORT */
-    char path[PATH_MAX];
+    /* While the job is busy, only the job uses the members below. */
     uint64_t started_ms; /* wall clock: when this process started to use the GPU */
     struct stat own;     /* the file after the last write; st_ino is 0 before the first one */
     bool may_be_shared;  /* false if a warning was printed, or is printed in another place */
-    char *text;
-    size_t length;
-} file = {.due_ns = UINT64_MAX, .may_be_shared = true, .job.write = write_text};
+} file = {.due_ns = UINT64_MAX,
+          .may_be_shared = true,
+          .job = {.write = write_text, .variable = "GPUFEED_REPORT", .lost = "report is"}};
 
 static bool add_calls(void *closure, const struct gf_hook_counts *counts)
 {
@@ -154,14 +161,6 @@ static void plan_next(enum gf_file_place place)
                                                    : now + LOCAL_NS;
 }
 
-static void warn_of_failure(int error)
-{
-    if (error && !file.refused)
-        gf_warn("GPUFEED_REPORT: cannot write %s: %s; the report is lost", file.option,
-                gf_output_reason(error));
-    file.refused = error != 0;
-}
-
 /*
  * Whether another process has written the file that is replaced now. A file of an earlier run is
  * older than this process.
@@ -171,7 +170,7 @@ static bool is_of_other(const struct stat *found)
     const uint64_t written_ms =
         (uint64_t)found->st_mtim.tv_sec * 1000 + (uint64_t)found->st_mtim.tv_nsec / 1000000;
 
-    if (!file.own.st_ino && gf_file_place_of(file.path) == gf_file_place_network)
+    if (!file.own.st_ino && gf_file_place_of(file.job.path) == gf_file_place_network)
         return written_ms > file.started_ms + CLOCKS_MS;
     if (!file.own.st_ino)
         return written_ms > file.started_ms;
@@ -184,26 +183,30 @@ static void warn_of_other(void)
 {
     struct stat found;
 
-    if (!file.may_be_shared || gf_permit_sealed() || stat(file.path, &found) ||
+    if (!file.may_be_shared || gf_permit_sealed() || stat(file.job.path, &found) ||
         !S_ISREG(found.st_mode) || !is_of_other(&found))
         return;
     file.may_be_shared = false;
     gf_warn("GPUFEED_REPORT: another process writes %s, too, so only one report remains. "
             "Put %%p, the process id, into the path.",
-            file.option);
+            file.job.option);
 }
 
 static void write_text(void)
 {
     warn_of_other();
-    const int error = gf_replace_file(file.path, file.text, file.length, gf_output_private);
-    free(file.text);
+    const int error = replace_file(&file.job, gf_output_private);
     if (!gf_permit_sealed()) {
-        if (error || stat(file.path, &file.own))
+        if (error || stat(file.job.path, &file.own))
             file.own.st_ino = 0;
-        plan_next(gf_file_place_of(file.path));
+        plan_next(gf_file_place_of(file.job.path));
     }
-    warn_of_failure(error);
+    warn_of_failure(&file.job, error);
+}
+
+static int expand(const char *option, const struct gf_report *report, char ret[PATH_MAX])
+{
+    return gf_path_expand(option, report->pid, report->facts->rank.rank, ret, PATH_MAX);
 }
 
 /*
@@ -217,14 +220,13 @@ static int format_text(const struct gf_report *report, char *text, size_t size)
     if (length >= size - 1)
         return -EAGAIN;
     text[length] = '\n';
-    file.text = text;
-    file.length = length + 1;
-    file.option = report->options->report;
+    file.job.text = text;
+    file.job.length = length + 1;
+    file.job.option = report->options->report;
     /* gf_output_check warns of ranks. */
     file.may_be_shared = file.may_be_shared && report->facts->rank.local_size <= 1;
     file.started_ms = report->written_ms - report->ran_ms;
-    return gf_path_expand(file.option, report->pid, report->facts->rank.rank, file.path,
-                          sizeof(file.path));
+    return expand(file.job.option, report, file.job.path);
 }
 
 /* Returns false if there is nothing to write. The job must not be busy. */
@@ -242,7 +244,7 @@ static bool prepare_text(const struct gf_report *report)
         return true;
     free(text);
     if (error != -EAGAIN)
-        warn_of_failure(error);
+        warn_of_failure(&file.job, error);
     return false;
 }
 
@@ -282,61 +284,41 @@ bool gf_report_file_is_news(const struct gf_report *report)
 
 static void write_metrics(void);
 
-/* While the job is busy, only the job uses the other members. */
 static struct {
     struct gf_write_job job;
-    bool written, refused; /* refused: the last write failed, and a warning was printed */
-    const char *option;    /* the path as in GPUFEED_METRICS */
-    char path[PATH_MAX];
-    char *text;
-    size_t length;
-} metrics_file = {.job.write = write_metrics};
+    bool written; /* while the job is busy, only the job uses it */
+} metrics_file = {
+    .job = {.write = write_metrics, .variable = "GPUFEED_METRICS", .lost = "metrics are"}};
 
 bool gf_metrics_file_wanted(const struct gf_report *report)
 {
     return *report->options->metrics;
 }
 
-static int expand(const struct gf_report *report, char ret[PATH_MAX])
-{
-    return gf_path_expand(report->options->metrics, report->pid, report->facts->rank.rank, ret,
-                          PATH_MAX);
-}
-
-static void warn_of_metrics(int error)
-{
-    if (error && !metrics_file.refused)
-        gf_warn("GPUFEED_METRICS: cannot write %s: %s; the metrics are lost", metrics_file.option,
-                gf_output_reason(error));
-    metrics_file.refused = error != 0;
-}
-
 static void write_metrics(void)
 {
-    const int error = gf_replace_file(metrics_file.path, metrics_file.text, metrics_file.length,
-                                      gf_output_shared);
+    const int error = replace_file(&metrics_file.job, gf_output_shared);
 
-    free(metrics_file.text);
     metrics_file.written = metrics_file.written || !error;
-    warn_of_metrics(error);
+    warn_of_failure(&metrics_file.job, error);
 }
 
 void gf_metrics_file_write(const struct gf_report *report)
 {
-    if (gf_write_job_busy(&metrics_file.job))
+    struct gf_write_job *const job = &metrics_file.job;
+
+    if (gf_write_job_busy(job))
         return;
-    metrics_file.option = report->options->metrics;
-    metrics_file.text = malloc(GF_REPORT_METRICS_BYTES);
-    metrics_file.length =
-        metrics_file.text ? gf_report_metrics(report, metrics_file.text, GF_REPORT_METRICS_BYTES)
-                          : 0;
-    const int error = metrics_file.length ? expand(report, metrics_file.path) : -ENOMEM;
+    job->option = report->options->metrics;
+    job->text = malloc(GF_REPORT_METRICS_BYTES);
+    job->length = job->text ? gf_report_metrics(report, job->text, GF_REPORT_METRICS_BYTES) : 0;
+    const int error = job->length ? expand(job->option, report, job->path) : -ENOMEM;
     if (!error) {
-        gf_write_job_start(&metrics_file.job);
+        gf_write_job_start(job);
         return;
     }
-    free(metrics_file.text);
-    warn_of_metrics(error);
+    free(job->text);
+    warn_of_failure(job, error);
 }
 
 void gf_metrics_file_remove(const struct gf_report *report)
@@ -344,7 +326,7 @@ void gf_metrics_file_remove(const struct gf_report *report)
     char path[PATH_MAX];
 
     if (gf_metrics_file_wanted(report) && gf_write_job_await(&metrics_file.job) &&
-        metrics_file.written && !expand(report, path))
+        metrics_file.written && !expand(report->options->metrics, report, path))
         gf_remove_file(path);
 }
 

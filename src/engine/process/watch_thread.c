@@ -21,7 +21,6 @@
 #include "os/cpu_claim.h"
 #include "os/own_table.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -487,17 +486,10 @@ static void *write_files(void *unused)
 static void start_servers(void)
 {
     const struct gf_options *options = gf_process.preload->options;
-    pthread_attr_t attr;
-    pthread_t thread;
 
-    if (pthread_attr_init(&attr) != 0)
-        return;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, READER_STACK);
-    pthread_create(&thread, &attr, read_files, NULL);
+    gf_detached_start(read_files, NULL, READER_STACK);
     if (*options->report || *options->metrics)
-        pthread_create(&thread, &attr, write_files, NULL);
-    pthread_attr_destroy(&attr);
+        gf_detached_start(write_files, NULL, READER_STACK);
 }
 
 void gf_watch_thread_run(void)

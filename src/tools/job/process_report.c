@@ -142,7 +142,7 @@ bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const ch
     return !json_array_append_new(job->doctors, value);
 }
 
-static int64_t report_rank(const json_t *report)
+int64_t gf_report_rank(const json_t *report)
 {
     const json_t *rank = gf_report_at(report, "start.rank.rank");
     return json_is_integer(rank) ? json_integer_value(rank) : -1;
@@ -157,7 +157,7 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
     if (process->report || process->pid != json_integer_value(json_object_get(report, "pid")))
         return false;
     if (process->program &&
-        (process->rank != report_rank(report) ||
+        (process->rank != gf_report_rank(report) ||
          strcmp(gf_job_text(job, process->program),
                 gf_report_text(report, "program", program, sizeof(program))) != 0))
         return false;
@@ -252,7 +252,7 @@ static uint32_t add_reported(struct gf_job *job, const json_t *report)
         return number;
     struct gf_job_process *process = &job->processes[number];
     process->pid = json_integer_value(json_object_get(report, "pid"));
-    process->rank = report_rank(report);
+    process->rank = gf_report_rank(report);
     process->program =
         gf_text_pool_put(&job->texts, gf_report_text(report, "program", program, sizeof(program)));
     return number;

@@ -37,6 +37,8 @@ void gf_report_file_join(struct gf_job *job, json_t *reports);
 const json_t *gf_report_at(const json_t *report, const char *path);
 /* Returns the number at a path; 0 if it is absent, below 0 or impossible. */
 double gf_report_number(const json_t *report, const char *path);
+/* Returns the rank of the process; -1 if it has none. */
+int64_t gf_report_rank(const json_t *report);
 /* Copies the text at a path into buf, made safe for a terminal; "" if absent. */
 const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size);
 

@@ -2,6 +2,7 @@
 #include "tools/top/process_figures.h"
 
 #include "base/fmt.h"
+#include "os/procfs.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
@@ -78,14 +79,6 @@ static void find_most(const json_t *rows, const char *field, double *ret_most, c
     gf_plain_text(buf);
 }
 
-/* Finds the cause with the most stalled time. */
-static void find_stall_cause(const json_t *report, char *ret, size_t size)
-{
-    double most = 0;
-
-    find_most(gf_report_at(report, "stalls.causes"), "us", &most, ret, size);
-}
-
 /* Finds the cause for which a GPU had nothing to do for the longest time. */
 static void find_idle_cause(const json_t *report, char *ret, size_t size)
 {
@@ -95,12 +88,6 @@ static void find_idle_cause(const json_t *report, char *ret, size_t size)
 
     json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
         find_most(gf_report_at(device, "causes"), "s", &most, ret, size);
-}
-
-static int64_t rank_of(const json_t *report)
-{
-    const json_t *rank = gf_report_at(report, "start.rank.rank");
-    return json_is_integer(rank) ? json_integer_value(rank) : -1;
 }
 
 /* Returns the share of the GPUs' time without work between two reports; -1 if unknown. */
@@ -113,15 +100,9 @@ static double idle_share(const struct gf_top_sums *now, const struct gf_top_sums
 /* Reads the command line, and separates its words by blanks. */
 static void read_command(pid_t pid, char *ret, size_t size)
 {
-    char path[48];
-    size_t length = 0;
+    const int got = gf_procfs_read(ret, size, "", "proc/%d/cmdline", pid);
+    size_t length = got > 0 ? (size_t)got : 0;
 
-    snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        length = fread(ret, 1, size - 1, file);
-        fclose(file);
-    }
     for (size_t i = 0; i < length; i++)
         if (!ret[i])
             ret[i] = ' ';
@@ -137,9 +118,10 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
     const json_t *report = snapshot->report, *gpus = json_object_get(report, "gpus");
     const struct gf_top_sums now = history->now, from = history->before;
     const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
+    double most = 0;
 
     *ret = (struct gf_process_figures){
-        .rank = rank_of(report),
+        .rank = gf_report_rank(report),
         .ran_s = now.seconds,
         .steps = (now.steps - from.steps) / passed,
         .marks_steps = json_is_object(gf_report_at(report, "steps")),
@@ -153,7 +135,8 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
     if (!ret->marks_steps && json_is_object(gf_report_at(report, "step_times")))
         ret->detected_steps = gf_max((now.detected_steps - from.detected_steps) / passed, 0.0);
     find_idle_cause(report, ret->idle_cause, sizeof(ret->idle_cause));
-    find_stall_cause(report, ret->stall_cause, sizeof(ret->stall_cause));
+    find_most(gf_report_at(report, "stalls.causes"), "us", &most, ret->stall_cause,
+              sizeof(ret->stall_cause));
     if (json_array_size(gpus))
         gf_report_text(json_array_get(gpus, 0), "name", ret->gpu, sizeof(ret->gpu));
     read_command(snapshot->pid, ret->command, sizeof(ret->command));

@@ -24,10 +24,6 @@ struct gf_process_env {
     char **list; /* ends with NULL; never NULL itself */
 };
 
-/* Reads the environment of a process. The list is empty if the environment cannot be read. */
-static struct gf_process_env gf_process_env_read(pid_t pid);
-static void gf_process_env_free(struct gf_process_env *env);
-
 #define ENV_TEXT_MAX ((size_t)4 << 20)
 
 static char *empty_list[] = {NULL};
@@ -71,6 +67,7 @@ static char **list_of(char *text, size_t size)
     return list;
 }
 
+/* Reads the environment of a process. The list is empty if the environment cannot be read. */
 static struct gf_process_env gf_process_env_read(pid_t pid)
 {
     struct gf_process_env env = {.list = empty_list};
@@ -95,17 +92,6 @@ static void gf_process_env_free(struct gf_process_env *env)
         free(env->list);
     free(env->text);
     *env = (struct gf_process_env){.list = empty_list};
-}
-
-/* Whether a variable of a scheduler or launcher gives the process this job id. */
-static bool gf_process_env_has_job(const struct gf_process_env *env, const char *job)
-{
-    for (size_t i = 0; gf_launch_job_variables[i]; i++) {
-        const char *value = gf_launch_variable(env->list, gf_launch_job_variables[i]);
-        if (value && strcmp(value, job) == 0)
-            return true;
-    }
-    return false;
 }
 
 #define TEXT_MAX ((uint64_t)GF_REPORT_MOST)
@@ -369,11 +355,16 @@ int gf_snapshot_check(pid_t pid)
     return error;
 }
 
+/* Whether a variable of a scheduler or launcher gives the process this job id. */
 static bool is_of_job(pid_t pid, const char *job)
 {
     struct gf_process_env env = gf_process_env_read(pid);
-    const bool is = gf_process_env_has_job(&env, job);
+    bool is = false;
 
+    for (size_t i = 0; gf_launch_job_variables[i] && !is; i++) {
+        const char *value = gf_launch_variable(env.list, gf_launch_job_variables[i]);
+        is = value && strcmp(value, job) == 0;
+    }
     gf_process_env_free(&env);
     return is;
 }

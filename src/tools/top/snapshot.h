@@ -35,8 +35,8 @@ struct gf_found {
 
 /*
  * Lists the processes that have mapped the engine and that this user may read. If `job` is not
- * NULL, lists only the processes of this job (gf_process_env_has_job). A full list keeps this user's
- * processes, and drops those of the user with the most.
+ * NULL, lists only the processes of this job. A full list keeps this user's processes, and drops those
+ * of the user with the most.
  */
 void gf_snapshot_find(const char *job, struct gf_found *ret);
 
