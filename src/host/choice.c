@@ -26,10 +26,7 @@ bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes)
 {
     if (!in_range(device))
         return false;
-    /*
-     * The memory allocated on all devices together settles the choice. Whether a further device
-     * joins depends on the memory allocated on that device.
-     */
+    /* The total settles the choice; the bytes on this device decide whether it joins. */
     const uint64_t held = gf_add_relaxed(&choice->bytes[device], bytes) + bytes;
     const uint64_t total = gf_add_relaxed(&choice->total, bytes) + bytes;
     return has_crossed(held, bytes, GF_CHOICE_BYTES) || has_crossed(total, bytes, GF_CHOICE_BYTES);
@@ -43,10 +40,7 @@ bool gf_choice_preset(struct gf_choice *choice, int visible, int local_rank, int
         choice->settled = true;
         return true;
     }
-    /*
-     * If there are not as many local ranks as visible GPUs, the program itself assigns GPUs to
-     * ranks.
-     */
+    /* With more or fewer local ranks than visible GPUs, the program itself assigns GPUs to ranks. */
     if (local_rank >= 0 && local_size == visible && local_rank < visible && in_range(local_rank)) {
         choice->chosen = UINT64_C(1) << local_rank;
         choice->why = gf_choice_why_rank;
@@ -71,8 +65,8 @@ static int device_with_most(const struct gf_choice *choice)
 }
 
 /*
- * Returns the devices to add to the chosen ones: those on which at least GF_CHOICE_BYTES, and at
- * least a sixteenth of the bytes allocated on all devices, are allocated.
+ * Returns the devices to add to the chosen ones: those that hold at least GF_CHOICE_BYTES, and a
+ * sixteenth of all allocated bytes.
  */
 static uint64_t joining_devices(const struct gf_choice *choice)
 {

@@ -45,8 +45,8 @@ VALUE(gpu_empty, row->gpu_s > 0 ? row->gpu_empty_s / row->gpu_s : 0)
 VALUE(gpu_copying, row->gpu_s > 0 ? row->gpu_copying_s / row->gpu_s : 0)
 
 /*
- * Returns seconds per GB instead of a rate, so that a higher value is worse, as for the other
- * values that are compared. Returns 0 if no copy was timed.
+ * Returns seconds per GB; 0 if no copy was timed. Of each value that is compared, a higher one is
+ * worse, so this is no rate.
  */
 static double cost_of(const struct gf_copy_sum *sum)
 {
@@ -146,8 +146,8 @@ static void compare_delays(const struct gf_answer *answer, const struct usual *u
 }
 
 /*
- * If all ranks become slower during the job, the medians of their steps may differ by chance. So a
- * rank is slower only if the mean of its steps is larger, too.
+ * A rank is slower only if both median and mean of its steps are larger. If all ranks become slower
+ * during the job, their medians alone may differ by chance.
  */
 static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
                           struct gf_textbuf *words)

@@ -264,10 +264,9 @@ static bool read_early_recording(const struct gf_check_input *input, struct cloc
 }
 
 /*
- * Sets *ret to the CPUs that the process may use on the nodes of its GPUs. Returns true if the
- * machine has several nodes. If no GPU is visible, a GPU's node is unknown, or the process may use
- * no CPU of that node, sets *ret to all CPUs that the process may use, and returns false. A
- * recording may lack the process's mask, so all CPUs of a recorded machine count as usable.
+ * Sets *ret to the usable CPUs of the GPUs' nodes, and returns whether the machine has several nodes.
+ * If a GPU's node is unknown or has no usable CPU, or no GPU is visible, sets *ret to all usable CPUs,
+ * and returns false. All CPUs of a recorded machine count as usable.
  */
 static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cpus *ret)
 {

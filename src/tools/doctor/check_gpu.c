@@ -141,10 +141,9 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
 }
 
 /*
- * Returns how many CPUs the process needs on the GPU's socket so that the library binds all
- * threads, if the process may use fewer of them, and also CPUs of other sockets. Otherwise returns
- * 0. If the process has too few CPUs in total, also returns 0, because the check `feeding` reports
- * this.
+ * The library binds all threads only if the process may use enough CPUs of the GPU's socket. If it
+ * may use fewer, and CPUs of other sockets, returns how many are enough, otherwise 0. The check
+ * `feeding` reports a process that has too few CPUs in total.
  */
 static unsigned lacking_cpus(const struct gf_topo *topo, const struct gf_topo_gpu *gpu)
 {
