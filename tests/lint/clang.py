@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs clang's front end on each C file of the build, with the warnings of the build as errors: clang.py BUILD; exit
-code 77 without clang. The suite full builds the tree with clang (build-clang)."""
+"""Runs clang's front end on each C file of the build, with the warnings of the build as errors: clang.py SOURCE BUILD; exit
+code 77 without clang. Files that tidy.py checks are left to it, because clang-tidy reports these warnings, too. The suite
+full builds the tree with clang (build-clang)."""
 import json
 import os
 import pathlib
@@ -11,7 +12,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-GCC_ONLY = ("-fno-tree-loop-distribute-patterns", "-gno-variable-location-views")
+from tidy import GCC_ONLY, once, wanted_of
+
 OUTPUT = ("-o", "-MQ", "-MF")  # each has a value
 # gcc's names of warnings, and arguments of malloc that are wrong on purpose (tests/preload/meson.build).
 PERMITTED = ["-Wno-unknown-warning-option", "-Wno-builtin-assume-aligned-alignment", "-Wno-non-power-of-two-alignment"]
@@ -38,11 +40,13 @@ def main():
     if not shutil.which("clang"):
         print("clang is not installed")
         return 77
-    build = pathlib.Path(sys.argv[1])
+    source, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     entries = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    known = once(entries, build)
+    tidied = [known[path]["output"] for path in wanted_of(source, known)[0]] if shutil.which("clang-tidy") else []
     # Another target that compiles a file with the same macros shows nothing new.
     commands = {(entry["file"], *macros(entry["command"])): front_end(entry["command"])
-                for entry in entries if entry["file"].endswith(".c")}.values()
+                for entry in entries if entry["file"].endswith(".c") and entry["output"] not in tidied}.values()
 
     def check(command):
         made = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)

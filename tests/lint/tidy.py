@@ -7,7 +7,7 @@ tag, and those that include a header that differs. It checks all files if there 
 HEAD, if the checks themselves have changed, and if GF_TIDY_NODES is set.
 
 The analyzer follows at most GF_TIDY_NODES states of each function: by default 50000 in the files that have changed, and
-8000, which take a third of the time, where all files are checked for lack of a base. clang's own limit, 225000, is set
+2000, which take half of the time, where all files are checked for lack of a base. clang's own limit, 225000, is set
 before a release."""
 import json
 import os
@@ -18,9 +18,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from clang import GCC_ONLY
-
-NODES_CHANGED, NODES_ALL = 50000, 8000
+NODES_CHANGED, NODES_ALL = 50000, 2000
+GCC_ONLY = ("-fno-tree-loop-distribute-patterns", "-gno-variable-location-views")
 BATCH = 8  # files that one process checks: starting clang-tidy takes as long as reading a small file
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
 ERROR = re.compile(r"(?:^|\s)error: ", re.M)
@@ -64,6 +63,11 @@ def affected(source, paths):
             or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))], NODES_CHANGED
 
 
+def wanted_of(source, known):
+    """Returns what affected does for the C files of src."""
+    return affected(source, sorted(path for path in known if path.is_relative_to(source / "src") and path.suffix == ".c"))
+
+
 def main():
     if not shutil.which("clang-tidy"):
         print("clang-tidy is not installed")
@@ -71,14 +75,14 @@ def main():
     source, build = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     known = once(commands, build)
+    wanted, nodes = wanted_of(source, known)
     for entry in known.values():
         for flag in GCC_ONLY:
             entry["command"] = entry["command"].replace(f" {flag}", "")
     (build / "tidy").mkdir(exist_ok=True)
     (build / "tidy" / "compile_commands.json").write_text(json.dumps([*known.values()]), encoding="utf-8")
-    ours = sorted(path for path in known if path.is_relative_to(source / "src") and path.suffix == ".c")
-    named = [pathlib.Path(name).resolve() for name in sys.argv[3:]]
-    wanted, nodes = (named, NODES_CHANGED) if named else affected(source, ours)
+    if len(sys.argv) > 3:
+        wanted, nodes = [pathlib.Path(name).resolve() for name in sys.argv[3:]], NODES_CHANGED
     nodes = os.environ.get("GF_TIDY_NODES", nodes)
 
     def check(paths):
