@@ -10,7 +10,7 @@
  *   started                 waits until these threads exist
  *   pinned CPU              a thread that sets its own affinity to CPU, then waits
  *   pin LIST                sets the calling thread's own affinity ("0,2,3")
- *   init                    cuInit(0)
+ *   init                    cuInit(0), and waits until the library is active
  *   ctx DEVICE              retains the device's primary context and makes it current
  *   mem DEVICE BYTES        allocates BYTES on the device (its context is made current)
  *   pinmem NAME DEVICE BYTES  pinned memory by cuMemHostAlloc, written; keeps it
@@ -25,12 +25,15 @@
  * For each heap and threads step it prints "range NAME START END" lines: the pages that contain the
  * blocks. Adjacent pages are joined.
  */
+#include "gpufeed.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,10 +226,14 @@ static void *driver(const char *name)
 static void init_step(void)
 {
     int (*init)(unsigned) = driver("cuInit");
+    const bool is_off = getenv("GPUFEED") && !strcmp(getenv("GPUFEED"), "off");
     int error = init(0);
 
     if (error)
         fail("cuInit", "", error);
+    /* On a busy machine, the library loads its engine after cuInit has returned. */
+    for (int i = 0; gpufeed_active && !is_off && !gpufeed_active() && i < 3000; i++)
+        usleep(10000);
 }
 
 static void ctx_step(int device)

@@ -78,14 +78,15 @@ def main():
     chosen = [row for row in rows.ROWS if config["layout"] in row.layouts
               and config["only"] in row.name]
     say(f"# {config['layout']}: the guest was ready after {open('/proc/uptime').read().split()[0]} s")
-    plan = sum(2 if row.positive else 1 for row in chosen)
+    controls = config["controls"]
+    plan = sum(2 if row.positive and controls else 1 for row in chosen)
     say(f"1..{plan}")
     number = 0
     for row in chosen:
         number += 1
         started = time.monotonic()
         verdict(number, row.name, attempt(row.function, rows.Machine(config)), started)
-        if row.positive:
+        if row.positive and controls:
             number += 1
             started = time.monotonic()
             error = attempt(row.function, rows.Machine(config, bind_off=True))

@@ -212,6 +212,9 @@ def check_report(path, pid, cpus, node, ranges):
     counted, sample = report["samples"][-1]["threads"], report["samples"][-1]
     assert proc.cpu_list(report["binding"]["cpus"]) == frozenset(cpus), report["binding"]
     assert counted["on_target"] == counted["program"] and not counted["elsewhere"], counted
+    if "heap" not in sample:  # on a busy machine, an earlier reading took so long that the library made none at exit
+        assert max(earlier.get("us", 0) for earlier in report["samples"]) >= 250000, report["samples"]
+        return report
     total, remote = remote_bytes(sample["heap"], node)
     assert total >= sum(end - start for start, end in ranges), (total, ranges)
     moving = report["heap"]["migration"]

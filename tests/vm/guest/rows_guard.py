@@ -10,21 +10,8 @@ from rows import (NODE1, NODE2, Misplaced, check_policy, check_said, check_threa
 
 @row("two", positive=True)
 def row_starved_threads_get_the_idle_cpus_back(machine):
-    """Twelve threads that compute on four CPUs while the other node idles."""
-    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "busy", 12, "say", "x",
-                      env=machine.env(NODE1))
-    pid = program.at("bound")
-    check_threads(pid, machine.nodes[1])
-    program.go()
-    program.at("x")
-    eventually(lambda: check_threads(pid, machine.cpus), seconds=40)
-    check_said(program, "widened")
-
-
-@row("two", positive=True)
-def row_a_guard_that_gives_up_gives_up_memory_as_well(machine):
-    """Afterwards the report counts the same threads with a memory policy as numa_maps shows, and the heap has no
-    policy."""
+    """Twelve threads compute on four CPUs while the other node idles. Afterwards the report counts the same threads with a
+    memory policy as numa_maps shows, and the heap has no policy."""
     path = "/tmp/report.%p.json"
     program = Program(PROGRAM, "init", "ctx", 0, "sleep", 1000, "mem", 0, 4096, "heap", "a", 8 << 20, 1 << 20,
                       "threads", "b", 3, 1 << 20, "say", "bound", "busy", 12, "say", "x", "mem", 0, 4096, "say", "y",
@@ -35,6 +22,7 @@ def row_a_guard_that_gives_up_gives_up_memory_as_well(machine):
     program.go()
     program.at("x")
     eventually(lambda: check_threads(pid, machine.cpus), seconds=120)
+    check_said(program, "widened")
     eventually(lambda: check_kept(path, pid), seconds=120)
     program.go()
     program.at("y", timeout=120)
