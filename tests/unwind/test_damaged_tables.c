@@ -14,8 +14,12 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#define MUTATIONS 300000
 #define BATCH 30000
+#ifdef __SANITIZE_ADDRESS__
+#define MUTATIONS (2 * BATCH) /* takes as long as all of them without the sanitizer */
+#else
+#define MUTATIONS (10 * BATCH)
+#endif
 
 enum found { found_lost, found_none, found_caller, found_broken };
 

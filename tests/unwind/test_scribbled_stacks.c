@@ -18,7 +18,11 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#define SCRIBBLES 8000
+#else
 #define SCRIBBLES 25000
+#endif
 #define BYTES_MOST 65536 /* bytes of a stack; sanitizers make frames large */
 /* Each step takes a few words of each register's rule. */
 #define PEEKS_MOST (4 * GF_UNWIND_FRAMES * GF_REGISTERS * 8)
