@@ -368,7 +368,7 @@ static void on_slow_fault(int number, siginfo_t *info, void *unused)
 {
     (void)number, (void)info, (void)unused;
     sem_post(&faulted);
-    kit_sleep_us(100000);
+    kit_sleep_us(200000);
     mprotect(host, SIZE, PROT_READ | PROT_WRITE);
 }
 
@@ -381,7 +381,7 @@ static void record_after_fault(void *unused)
 
 static void work_on_legacy(void)
 {
-    launch(CU_STREAM_LEGACY, 300000000);
+    launch(CU_STREAM_LEGACY, 600000000);
     MUST(cu.cuMemsetD8Async(device, 2, SIZE, CU_STREAM_LEGACY));
 }
 
@@ -561,7 +561,7 @@ static void with_signals(const char *name)
 
     copier = pthread_self();
     /* longer than a call waits while the copy does nothing, or while it issues a DMA */
-    asleep_us = strcmp(name, "lost") == 0 ? 150000 : 1300000;
+    asleep_us = strcmp(name, "lost") == 0 ? 400000 : 1300000;
     sem_init(&faulted, 0, 0);
     sem_init(&returned, 0, 0);
     sigaction(SIGUSR1, &slow, NULL);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -253,6 +254,22 @@ static void a_stop_does_not_count(void **state)
     assert_true(call.ns >= stop_ns + GF_TUNE_HOLD_NS / 2);
 }
 
+/* Late timers stand for busy CPUs, on which the copying thread does not run either. */
+static void busy_cpus_do_not_count(void **state)
+{
+    (void)state;
+    struct gf_hold held;
+    struct call call;
+
+    hold(NON_BLOCKING, &held);
+    prctl(PR_SET_TIMERSLACK, 2000000UL); /* new threads inherit it */
+    begin_call(&call, NON_BLOCKING, CONTEXT);
+    prctl(PR_SET_TIMERSLACK, 0UL);
+    pthread_join(call.thread, NULL);
+    gf_hold_end(&held);
+    assert_true(call.ns >= 4 * GF_TUNE_HOLD_NS);
+}
+
 /* Each row: a held stream, and a stream of a call, which is ordered with it or not. */
 static void streams_that_are_ordered(void **state)
 {
@@ -452,6 +469,7 @@ int main(void)
         cmocka_unit_test(a_call_waits_for_the_copy),
         cmocka_unit_test(a_copy_without_progress_is_ended),
         cmocka_unit_test(a_stop_does_not_count),
+        cmocka_unit_test(busy_cpus_do_not_count),
         cmocka_unit_test(streams_that_are_ordered),
         cmocka_unit_test(calls_that_never_wait),
         cmocka_unit_test(a_copy_beside_a_call_holds_nothing),

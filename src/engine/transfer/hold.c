@@ -18,10 +18,11 @@
 /* A waiting call spins for SPIN_NS, then sleeps repeatedly. */
 #define SPIN_NS 50000
 /*
- * If the process is stopped, or its quota is used up, the copying thread does not run either. So
- * the limits count no more than this for each step of a waiting call.
+ * If the process is stopped, its quota is used up, or the CPUs are busy, the copying thread does not
+ * run either. So the limits count no more than this for each step of a waiting call, twice the time
+ * that a step takes on idle CPUs.
  */
-#define STEP_NS UINT64_C(5000000)
+#define STEP_NS UINT64_C(200000)
 
 enum { TICKET_NONE, TICKET_FILLING, TICKET_FIRST };
 /* A bit of entry.ticket: the copy is issuing a DMA, so its hold cannot be ended now. */
