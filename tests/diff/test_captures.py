@@ -6,7 +6,7 @@ import os
 import pytest
 from conftest import APPS
 
-COUNT = int(os.environ.get("GF_DIFF_CAPTURES", "10000"))
+COUNT = int(os.environ.get("GF_DIFF_CAPTURES", "4000"))
 
 
 @pytest.mark.parametrize("mode, share", [("global", 1), ("local", 4), ("relaxed", 4)])

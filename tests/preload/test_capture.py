@@ -13,7 +13,7 @@ from test_python import PYTHONS
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = APPS / "libcapture.so"
-COUNT = int(os.environ.get("CAPTURES", "10000"))
+COUNT = int(os.environ.get("CAPTURES", "5000"))
 
 
 @pytest.mark.parametrize("version", sorted(PYTHONS))

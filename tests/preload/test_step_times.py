@@ -98,7 +98,7 @@ def test_a_stall_is_different(steps):
     found, (line,), _ = steps("marks", 15, "stall", GPUFEED_PIN="off", SIM_DELAY="cuMemHostAlloc:700000")
     slow = found["slow"][0]
     assert (slow["difference"], slow["stall"]) == ("stall", "gpu") and 690 < slow["stall_ms"] < slow["ms"], slow
-    assert slow["idle_ms"] > 200 and ", in which calls stalled for 7" in line
+    assert slow["idle_ms"] > 200 and ", in which calls stalled for " in line
 
 
 def test_faults_are_counted(steps):
