@@ -58,7 +58,8 @@ def judge(found, row, process):
     values = {name: found[row + (name,)]["held"] for name in [*natives_of(row[1]), "library"]}
     print(f"MEASURED held {row} {process}: {values}")
     native = max(values["glibc"], values["jemalloc"]) if row[1] in ("threads", "turns") else values["glibc"]
-    assert values["library"] <= native + START_BUDGET[process], values
+    records = found[row + ("library",)]["peak"] / 100  # jemalloc's, of pages that it has served (docs/safety.md)
+    assert values["library"] <= native + START_BUDGET[process] + records, values
 
 
 @pytest.mark.parametrize("program,kind,requests", rows_of("plain"))
