@@ -18,8 +18,6 @@
  * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed.
  */
 
-struct gf_pieces;
-
 struct gf_running {
     struct gf_pieces *job;
     pthread_mutex_t *lock;    /* the pool's, which another thread may hold at the fork */
@@ -388,12 +386,6 @@ static void *run_helper(void *arg)
     return NULL;
 }
 
-/* The lock of the list of jobs. */
-static pthread_mutex_t *gf_pool_lock(struct gf_pool *pool)
-{
-    return &pool->lock;
-}
-
 /* Waits at most 0.1 s for the first helper, and prints why its priority was refused. */
 static void report_priority(const struct gf_pool *pool)
 {
@@ -560,7 +552,7 @@ static uint64_t first_undone(const struct gf_pieces *job, uint64_t pieces)
 uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces,
                                 uint64_t patience_ns)
 {
-    struct gf_running run = {.job = job, .lock = gf_pool_lock(pool)};
+    struct gf_running run = {.job = job, .lock = &pool->lock};
 
     gf_running_begin(&run);
     gf_pool_open(pool, job, pieces);

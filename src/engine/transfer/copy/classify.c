@@ -23,13 +23,6 @@ enum gf_memory {
     gf_memory_unknown,
 };
 
-/*
- * Returns the kind of the 64 KiB of memory that contain an address. gf_memory_unknown: the cache
- * does not know the kind, so the caller queries the driver and stores the answer.
- */
-static enum gf_memory gf_pointer_cache_get(CUdeviceptr at);
-static void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind);
-
 #define GRANULE_SHIFT 16
 #define KIND_BITS 2
 #define SLOTS_LOG2 10 /* enough for 16 threads that each copy 64 MiB, 1 MiB at a time */
@@ -50,6 +43,10 @@ static _Atomic uint64_t *slot_of(uint64_t granule)
     return &slots[granule * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SLOTS_LOG2)];
 }
 
+/*
+ * Returns the kind of the 64 KiB of memory that contain an address. gf_memory_unknown: the cache
+ * does not know the kind, so the caller queries the driver and stores the answer.
+ */
 static enum gf_memory gf_pointer_cache_get(CUdeviceptr at)
 {
     static __thread uint8_t lookups;

@@ -11,14 +11,6 @@
 #define SPARE_SLOTS 64u
 
 /*
- * Allocates the first `units` contiguous free units at or after unit `from`. False: there are no
- * such units.
- */
-static bool gf_ring_segment_alloc(struct gf_ring_segment *segment, unsigned units, unsigned from,
-                                  unsigned *ret_first);
-static void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first, unsigned units);
-
-/*
  * Creates the descriptor of a segment. The caller frees it with free(), which does not unmap the
  * memory. NULL: out of memory.
  */
@@ -48,6 +40,10 @@ static void mark_units(struct gf_ring_segment *segment, unsigned first, unsigned
             segment->map[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
+/*
+ * Allocates the first `units` contiguous free units at or after unit `from`. False: there are no
+ * such units.
+ */
 static bool gf_ring_segment_alloc(struct gf_ring_segment *segment, unsigned units, unsigned from,
                                   unsigned *ret_first)
 {

@@ -31,23 +31,6 @@ enum gf_order {
 };
 
 /*
- * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work before it
- * accesses the program's memory. Then this function waits for it, too, and the result is
- * gf_order_cut, or gf_bypass_shared if other threads use the stream: only the driver keeps them away
- * while the memory is accessed. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the
- * ring. Otherwise returns the same as gf_pipeline_await_stream. If the copy holds the stream already,
- * the result is gf_order_cut at once.
- */
-static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
-                                      struct gf_stage_result *ret, enum gf_order *ret_order);
-/*
- * The same for a copy that cannot be a single DMA, because no memory of the ring is free for it. It
- * waits, and is cut even if a call met a hold of the stream lately.
- */
-static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
-                                      struct gf_stage_result *ret);
-
-/*
  * Holds the idle stream. Another thread may have put work on the stream before it was held, so the
  * stream is queried again. Sets *ret_order to gf_order_cut if it is still idle.
  */
@@ -88,6 +71,14 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
                                                                            : reason;
 }
 
+/*
+ * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work before it
+ * accesses the program's memory. Then this function waits for it, too, and the result is
+ * gf_order_cut, or gf_bypass_shared if other threads use the stream: only the driver keeps them away
+ * while the memory is accessed. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the
+ * ring. Otherwise returns the same as gf_pipeline_await_stream. If the copy holds the stream already,
+ * the result is gf_order_cut at once.
+ */
 static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
                                       struct gf_stage_result *ret, enum gf_order *ret_order)
 {
@@ -98,6 +89,10 @@ static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bo
                                  : choose_order(request, waits, shared, ret, ret_order);
 }
 
+/*
+ * The same for a copy that cannot be a single DMA, because no memory of the ring is free for it. It
+ * waits, and is cut even if a call met a hold of the stream lately.
+ */
 static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
                                       struct gf_stage_result *ret)
 {

@@ -8,30 +8,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/*
- * Adds 1 to the chunk's count of blocks for a new block of the program. Marks the units that belong
- * to this block alone as clean, and returns in *ret which of them were not clean. The caller must
- * call gf_pinned_span_clean before the program gets the block.
- */
-static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *p, size_t bytes,
-                                     unsigned flags, struct gf_pinned_span *ret);
-/*
- * Subtracts 1 from the chunk's count of blocks, before the driver frees a block. When no block is
- * left, all units are marked as not clean.
- */
-static void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk);
-
-/* The chunk that begins at `base`; NULL if not found. */
-static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base);
-/*
- * The same, but adds the chunk if it is not found. `clean`: the mapping of an added chunk is new,
- * so all its units are clean. NULL: out of memory, or base is 0.
- */
-static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean);
-static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk);
-/* Removes the chunks of a context that has ended. */
-static void gf_pinned_chunk_forget(uint64_t context);
-
 #define BUCKETS 256
 #define UNIT GF_PINNED_CHUNK_UNIT
 #define UNITS (GF_PINNED_CHUNK_SIZE / UNIT)
@@ -43,6 +19,7 @@ static struct gf_pinned_chunk **chunk_bucket(uintptr_t base)
     return &chunks[(base >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }
 
+/* The chunk that begins at `base`; NULL if not found. */
 static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base)
 {
     struct gf_pinned_chunk *chunk = *chunk_bucket(base);
@@ -51,6 +28,10 @@ static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base)
     return chunk;
 }
 
+/*
+ * The same, but adds the chunk if it is not found. `clean`: the mapping of an added chunk is new,
+ * so all its units are clean. NULL: out of memory, or base is 0.
+ */
 static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean)
 {
     struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
@@ -74,6 +55,7 @@ static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk)
     free(chunk);
 }
 
+/* Removes the chunks of a context that has ended. */
 static void gf_pinned_chunk_forget(uint64_t context)
 {
     for (size_t i = 0; i < BUCKETS; i++)
@@ -87,6 +69,11 @@ static void gf_pinned_chunk_forget(uint64_t context)
         }
 }
 
+/*
+ * Adds 1 to the chunk's count of blocks for a new block of the program. Marks the units that belong
+ * to this block alone as clean, and returns in *ret which of them were not clean. The caller must
+ * call gf_pinned_span_clean before the program gets the block.
+ */
 static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *p, size_t bytes,
                                      unsigned flags, struct gf_pinned_span *ret)
 {
@@ -104,6 +91,10 @@ static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *
     }
 }
 
+/*
+ * Subtracts 1 from the chunk's count of blocks, before the driver frees a block. When no block is
+ * left, all units are marked as not clean.
+ */
 static void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk)
 {
     if (--chunk->live == 0)
