@@ -4,11 +4,28 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t gf_now_ns(void)
+static inline uint64_t gf_clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static inline uint64_t gf_now_ns(void)
+{
+    return gf_clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline struct timespec gf_timespec(uint64_t ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+/* Returns earlier if a signal handler runs. A cancellation point. */
+static inline void gf_sleep_ns(uint64_t ns)
+{
+    const struct timespec time = gf_timespec(ns);
+    nanosleep(&time, NULL);
 }
 
 /*
@@ -17,9 +34,7 @@ static inline uint64_t gf_now_ns(void)
  */
 static inline uint64_t gf_coarse_ns(void)
 {
-    struct timespec tick;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &tick);
-    return (uint64_t)tick.tv_sec * UINT64_C(1000000000) + (uint64_t)tick.tv_nsec;
+    return gf_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 /*
@@ -46,7 +61,5 @@ static inline uint64_t gf_ticks(void)
  */
 static inline uint64_t gf_thread_cpu_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return gf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -1,22 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/idle_lines.h"
 
-#include "base/atomic.h"
-
-#include <sched.h>
-
-#define TRIES 1000u
-
-static bool lock_lines(struct gf_cause_lines *lines)
-{
-    for (unsigned i = 0; i < TRIES; i++) {
-        bool locked = false;
-        if (gf_cas_acquire(&lines->locked, &locked, true))
-            return true;
-        sched_yield();
-    }
-    return false;
-}
+#include "base/brief_lock.h"
 
 void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, uint64_t ns)
 {
@@ -45,7 +30,7 @@ static struct gf_cause_line *line_row_of(struct gf_cause_lines *lines, enum gf_h
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
                         const struct gf_python_line *at)
 {
-    if (!lock_lines(lines))
+    if (!gf_brief_lock(&lines->locked))
         return;
     struct gf_cause_line *row = line_row_of(lines, cause, at);
     if (row)
@@ -63,7 +48,7 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT])
 {
     memset(ret, 0, sizeof(*ret) * GF_HOST_CAUSE_COUNT);
-    if (!lock_lines(lines))
+    if (!gf_brief_lock(&lines->locked))
         return;
     for (unsigned i = 0; i < lines->count; i++) {
         struct gf_cause_line *most = &ret[lines->row[i].cause];

@@ -43,17 +43,8 @@ struct device {
 };
 
 static struct sampler {
-    const struct gf_cuda *cuda;
-    struct gf_submit_table *table;
-    void (*end_lost_calls)(void);
-    void (*thread_allocates)(void);
+    struct gf_sampler_setup setup;
     uint64_t looked_ns; /* when end_lost_calls was last called */
-    bool (*python)(struct gf_python *ret);
-    gf_step_facts_fn *step_facts;
-    gf_graph_steps_fn *step_graph;
-    gf_step_clock_fn *clock_loss;
-    const char *reason;
-    unsigned hz;
     uint64_t random;
     uint64_t nominal_ns;                 /* 1 / hz */
     _Atomic uint64_t interval_ns;        /* the present mean interval between samples */
@@ -86,11 +77,9 @@ static uint64_t next_random(void)
 static bool sleep_some(void)
 {
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
-    struct timespec at;
 
     sampler.planned_ns = interval / 2 + next_random() % interval;
-    at.tv_sec = (time_t)(sampler.planned_ns / SECOND);
-    at.tv_nsec = (long)(sampler.planned_ns % SECOND);
+    const struct timespec at = gf_timespec(sampler.planned_ns);
     const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
     return !error || error == EINTR;
 }
@@ -128,7 +117,7 @@ static void review_cost(uint64_t now)
                    share = (cpu - sampler.reviewed_cpu_ns) * 1000 / gf_max(passed, UINT64_C(1));
     sampler.reviewed_ns = now;
     sampler.reviewed_cpu_ns = cpu;
-    if (sampler.hz > HZ_UNLIMITED)
+    if (sampler.setup.hz > HZ_UNLIMITED)
         return;
     if (share >= SHARE_MOST)
         gf_store_relaxed(&sampler.interval_ns, gf_min(interval + interval / 2, INTERVAL_MOST));
@@ -164,7 +153,7 @@ static enum gf_host_cause cause_of_delay(uint64_t interval)
 static enum gf_host_cause cause_of_call(void)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++) {
-        const unsigned doing = gf_load_relaxed(&sampler.table->submitters[i].doing);
+        const unsigned doing = gf_load_relaxed(&sampler.setup.table->submitters[i].doing);
         if (doing == 1 + gf_timed_driver_wait)
             return gf_host_gpu_wait;
         if (doing >= 1 + gf_timed_driver_alloc && doing <= 1 + gf_timed_driver_unpin)
@@ -176,11 +165,12 @@ static enum gf_host_cause cause_of_call(void)
 /* Whether the thread that submits most of the work has waited for the GPU since its last call. */
 static bool follows_wait(void)
 {
-    const struct gf_submitter *most = &sampler.table->submitters[0];
+    const struct gf_submitter *most = &sampler.setup.table->submitters[0];
 
     for (unsigned i = 1; i < GF_SUBMITTERS_OWN; i++)
-        if (gf_load_relaxed(&sampler.table->submitters[i].begun) > gf_load_relaxed(&most->begun))
-            most = &sampler.table->submitters[i];
+        if (gf_load_relaxed(&sampler.setup.table->submitters[i].begun) >
+            gf_load_relaxed(&most->begun))
+            most = &sampler.setup.table->submitters[i];
     return gf_load_relaxed(&most->waited) == gf_load_relaxed(&most->begun);
 }
 
@@ -193,7 +183,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
 {
     struct device *device = &sampler.device[number];
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
-    const struct gf_submit_table *table = sampler.table;
+    const struct gf_submit_table *table = sampler.setup.table;
     struct gf_host_sample sample = {
         .now = now,
         .tid = ender            ? ender
@@ -232,7 +222,8 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
         if (!sample.late)
-            sample.cause = cause_of(number, &sampler.table->gaps[number], interval, moved, now);
+            sample.cause =
+                cause_of(number, &sampler.setup.table->gaps[number], interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
@@ -246,7 +237,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
 static bool communicates(int device)
 {
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
-        const struct gf_stream_slot *slot = &sampler.table->slots[i];
+        const struct gf_stream_slot *slot = &sampler.setup.table->slots[i];
         if (gf_load_relaxed(&slot->stream) > GF_SUBMIT_FILLING &&
             (gf_load_relaxed(&slot->work) & gf_work_comm) &&
             gf_load_relaxed(&slot->device) == device)
@@ -306,8 +297,8 @@ static void publish_facts(uint64_t now, bool is_delayed)
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (gf_load_relaxed(&sampler.device[i].used))
             gpus[count++] = (struct gf_step_gpu){i, &sampler.device[i].shares};
-    gf_step_facts_add_gpus(now, gpus, count, sampler.clock_loss);
-    gf_step_facts_publish(now, is_delayed, sampler.step_facts);
+    gf_step_facts_add_gpus(now, gpus, count, sampler.setup.clock_loss);
+    gf_step_facts_publish(now, is_delayed, sampler.setup.step_facts);
 }
 
 /*
@@ -319,11 +310,11 @@ static void end_lost_calls(const struct gf_answers *answers, uint64_t now)
     bool inside = !answers->settled;
 
     for (unsigned i = 0; i < GF_SUBMITTERS && !inside; i++)
-        inside = gf_load_relaxed(&sampler.table->submitters[i].doing);
+        inside = gf_load_relaxed(&sampler.setup.table->submitters[i].doing);
     if (!inside || now - sampler.looked_ns < SECOND / 2)
         return;
     sampler.looked_ns = now;
-    sampler.end_lost_calls();
+    sampler.setup.end_lost_calls();
 }
 
 static void take_sample(void)
@@ -331,7 +322,7 @@ static void take_sample(void)
     struct gf_answers answers;
     const uint64_t start = gf_now_ns();
 
-    gf_questions_ask(sampler.cuda, sampler.table, &answers);
+    gf_questions_ask(sampler.setup.cuda, sampler.setup.table, &answers);
     const uint64_t now = gf_now_ns();
     count_questions(&answers, now - start);
     const uint64_t interval = sampler.before_ns ? now - sampler.before_ns : 0;
@@ -343,7 +334,7 @@ static void take_sample(void)
         if (gf_load_relaxed(&sampler.device[i].used))
             add_sample(i, &answers, now, late);
     }
-    gf_graph_steps_see(sampler.table, sampler.before_ns, now, sampler.step_graph);
+    gf_graph_steps_see(sampler.setup.table, sampler.before_ns, now, sampler.setup.step_graph);
     publish_facts(now, interval > 2 * sampler.planned_ns + DELAYED_NS);
     see_standstill(&answers, interval, now, late);
     sampler.before_ns = now;
@@ -358,11 +349,11 @@ static void *run_sampler(void *closure)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     prctl(PR_SET_NAME, "gpufeed-gputime");
-    if (sampler.thread_allocates)
-        sampler.thread_allocates(); /* the driver's queries do */
-    sampler.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    if (sampler.setup.thread_allocates)
+        sampler.setup.thread_allocates(); /* the driver's queries do */
+    sampler.setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     sampler.tid = (pid_t)syscall(SYS_gettid);
-    gf_python_line_open(sampler.python);
+    gf_python_line_open(sampler.setup.python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
         if (!sleep_some())
@@ -378,20 +369,11 @@ static void *run_sampler(void *closure)
 
 void gf_sampler_prepare(const struct gf_sampler_setup *setup)
 {
-    sampler.cuda = setup->cuda;
-    sampler.table = setup->table;
-    sampler.end_lost_calls = setup->end_lost_calls;
-    sampler.thread_allocates = setup->thread_allocates;
-    sampler.python = setup->python;
-    sampler.step_facts = setup->step_facts;
-    sampler.step_graph = setup->step_graph;
-    sampler.clock_loss = setup->clock_loss;
-    sampler.hz = setup->hz;
-    sampler.reason = setup->reason;
+    sampler.setup = *setup;
     if (setup->reason || !setup->hz)
         return;
     if (!gf_questions_possible(setup->cuda)) {
-        sampler.reason = "the driver lacks a function";
+        sampler.setup.reason = "the driver lacks a function";
         return;
     }
     gf_pressure_counters_open(); /* opens files, so it is called here, within cuInit */
@@ -409,21 +391,19 @@ void gf_sampler_start(void)
         return;
     sampler.started = true;
     if (gf_detached_start(run_sampler, NULL, 0)) {
-        sampler.reason = "no thread could be started";
-        atomic_fetch_and(&sampler.table->on, ~(unsigned)gf_submit_sampled);
+        sampler.setup.reason = "no thread could be started";
+        atomic_fetch_and(&sampler.setup.table->on, ~(unsigned)gf_submit_sampled);
     }
 }
 
 void gf_sampler_stop(void)
 {
-    static const struct timespec pause = {.tv_nsec = 100000};
-
     gf_store_seq_cst(&sampler.stopped, true);
     if (!sampler.started)
         return;
-    gf_store_seq_cst(&sampler.table->closed, true);
-    for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.table->asking); i++)
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+    gf_store_seq_cst(&sampler.setup.table->closed, true);
+    for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.setup.table->asking); i++)
+        gf_sleep_ns(100000);
 }
 
 static void read_device(struct device *device, struct gf_gpu_time_device *ret)
@@ -445,9 +425,9 @@ static void read_device(struct device *device, struct gf_gpu_time_device *ret)
 void gf_sampler_read(struct gf_gpu_time *ret)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->on = sampler.started && !sampler.reason;
-    ret->reason = sampler.hz ? sampler.reason : "GPUFEED_GPU_TIME is 0";
-    ret->hz = sampler.hz;
+    ret->on = sampler.started && !sampler.setup.reason;
+    ret->reason = sampler.setup.hz ? sampler.setup.reason : "GPUFEED_GPU_TIME is 0";
+    ret->hz = sampler.setup.hz;
     ret->interval_us = gf_load_relaxed(&sampler.interval_ns) / 1000;
     ret->cpu_ns = gf_load_relaxed(&sampler.cpu_ns);
     ret->questions = gf_load_relaxed(&sampler.questions);
@@ -461,7 +441,7 @@ void gf_sampler_read(struct gf_gpu_time *ret)
 
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT])
 {
-    const bool on = sampler.started && !sampler.reason;
+    const bool on = sampler.started && !sampler.setup.reason;
 
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         for (unsigned state = 0; state < GF_GPU_STATE_COUNT; state++)

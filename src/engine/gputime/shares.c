@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/shares.h"
 
-#include <sched.h>
+#include "base/brief_lock.h"
 
 const char *gf_gpu_state_name(enum gf_gpu_state state)
 {
@@ -62,24 +62,6 @@ void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample 
     add_ns(&shares->samples, 1);
 }
 
-#define TRIES 1000u
-
-static bool lock_list(struct gf_gaps *gaps)
-{
-    for (unsigned i = 0; i < TRIES; i++) {
-        bool locked = false;
-        if (gf_cas_acquire(&gaps->locked, &locked, true))
-            return true;
-        sched_yield();
-    }
-    return false;
-}
-
-static void unlock_list(struct gf_gaps *gaps)
-{
-    gf_store_release(&gaps->locked, false);
-}
-
 static enum gf_host_cause most_seen(const struct gf_gaps *gaps)
 {
     enum gf_host_cause most = gf_host_other;
@@ -95,13 +77,13 @@ static enum gf_host_cause most_seen(const struct gf_gaps *gaps)
  */
 static void keep_if_long(struct gf_gaps *gaps, const struct gf_gpu_gap *gap)
 {
-    if (gap->ns <= gaps->longest[GF_GAPS_LONGEST - 1].ns || !lock_list(gaps))
+    if (gap->ns <= gaps->longest[GF_GAPS_LONGEST - 1].ns || !gf_brief_lock(&gaps->locked))
         return;
     unsigned at = GF_GAPS_LONGEST - 1;
     for (; at && gaps->longest[at - 1].ns < gap->ns; at--)
         gaps->longest[at] = gaps->longest[at - 1];
     gaps->longest[at] = *gap;
-    unlock_list(gaps);
+    gf_store_release(&gaps->locked, false);
 }
 
 static void end_gap(struct gf_gaps *gaps, uint64_t now)
@@ -158,10 +140,10 @@ void gf_gaps_cause(struct gf_gaps *gaps, enum gf_host_cause cause)
 void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST])
 {
     memset(ret, 0, sizeof(*ret) * GF_GAPS_LONGEST);
-    if (!lock_list(gaps))
+    if (!gf_brief_lock(&gaps->locked))
         return;
     memcpy(ret, gaps->longest, sizeof(gaps->longest));
-    unlock_list(gaps);
+    gf_store_release(&gaps->locked, false);
 }
 
 #define OLD_NS UINT64_C(60000000000) /* a graph without a launch for this time leaves the table */

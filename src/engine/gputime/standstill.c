@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/gputime/standstill.h"
 
-#include "base/atomic.h"
-
-#include <sched.h>
+#include "base/brief_lock.h"
 
 #define SECOND UINT64_C(1000000000)
 #define MEDIANS 10u
-#define TRIES 1000u
 
 static struct {
     struct gf_standstill_setup setup;
@@ -58,20 +55,9 @@ static bool is_still(enum gf_host_cause cause)
     }
 }
 
-static bool lock_published(void)
-{
-    for (unsigned i = 0; i < TRIES; i++) {
-        bool locked = false;
-        if (gf_cas_acquire(&stand.locked, &locked, true))
-            return true;
-        sched_yield();
-    }
-    return false;
-}
-
 static void publish(void)
 {
-    if (!lock_published())
+    if (!gf_brief_lock(&stand.locked))
         return;
     stand.published = stand.found;
     gf_store_release(&stand.locked, false);
@@ -80,7 +66,7 @@ static void publish(void)
 void gf_standstill_read(struct gf_standstill *ret)
 {
     *ret = (struct gf_standstill){0};
-    if (!lock_published())
+    if (!gf_brief_lock(&stand.locked))
         return;
     *ret = stand.published;
     gf_store_release(&stand.locked, false);

@@ -74,11 +74,10 @@ static void read_pages(struct gf_locality *ret)
  */
 static void read_threads(const struct gf_cpus *target, bool submitters, struct gf_threads *ret)
 {
-    static const struct timespec moment = {.tv_nsec = 2000000};
     struct gf_threads again;
 
     gf_locality_threads(target, gf_thread_binding_owner, ret);
-    nanosleep(&moment, NULL);
+    gf_sleep_ns(2000000);
     gf_locality_threads(target, gf_thread_binding_owner, &again);
     if (again.program < ret->program ||
         (submitters && again.program == ret->program && again.on_target < ret->on_target))
@@ -125,21 +124,13 @@ static void refresh_decision(struct gf_report *report, const struct gf_decision 
         placement->bound && (placement->submitters ? report->peak.on_target > 0 : decision->bound);
 }
 
-static uint64_t read_wall_clock_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static void refresh_report(struct gf_report *report, bool ended)
 {
     const struct gf_decision *decision = gf_process_decision();
     struct gf_process_counts *counts = &gf_process.counts;
 
     report->ended = ended;
-    report->written_ms = read_wall_clock_ms();
+    report->written_ms = gf_clock_ns(CLOCK_REALTIME) / 1000000;
     report->ran_ms = gf_process_elapsed_ms();
     report->copy_waits.ran_ms = report->ran_ms;
     report->decided = decision != NULL;

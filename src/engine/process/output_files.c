@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /*
  * Waits for the writing of files on short-lived threads. A file system may stall, and the library's
@@ -92,10 +91,8 @@ static void gf_write_job_start(struct gf_write_job *job)
 /* Waits at most 2 s until the job is not busy. Returns false if it is still busy. */
 static bool gf_write_job_await(const struct gf_write_job *job)
 {
-    static const struct timespec moment = {.tv_nsec = 1000000};
-
     for (unsigned i = 0; i < WAITS && gf_write_job_busy(job); i++)
-        nanosleep(&moment, NULL);
+        gf_sleep_ns(1000000);
     return !gf_write_job_busy(job);
 }
 

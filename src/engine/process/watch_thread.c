@@ -246,13 +246,6 @@ static uint64_t move_piece(const struct gf_placement *placement, struct gf_repor
     return gf_now_ns() - start_ns;
 }
 
-static void pause_for(uint64_t ns)
-{
-    const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000),
-                                  .tv_nsec = (long)(ns % 1000000000)};
-    nanosleep(&time, NULL);
-}
-
 /*
  * Moves pages until all are moved, or until the deadline (a time of gf_now_ns). Called on the
  * library's thread.
@@ -271,7 +264,7 @@ static void gf_migrate_step(uint64_t deadline_ns)
         gf_process.report.costs.migrate_us += spent / 1000;
         if (gf_now_ns() + spent * REST >= deadline_ns || gf_process_dead())
             return;
-        pause_for(spent * REST);
+        gf_sleep_ns(spent * REST);
         gf_transfers_prepare();
     }
     finish_job(report);
@@ -307,7 +300,7 @@ static struct {
  */
 static bool sleep_until(uint64_t ns)
 {
-    const struct timespec at = {.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+    const struct timespec at = gf_timespec(ns);
     int failed;
 
     while ((failed = sem_clockwait(&gf_process.wake, CLOCK_MONOTONIC, &at)) != 0 && errno == EINTR)

@@ -146,9 +146,8 @@ static void log_step(const struct gf_step_times *times, const struct gf_slow_ste
 void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report_steps_log_fn *log)
 {
     uint64_t start_ns[GF_STEPS_LONGEST] = {0};
-    bool busy = false;
 
-    if (!gf_cas_acquire(&logged.busy, &busy, true))
+    if (gf_exchange_acquire(&logged.busy, true))
         return;
     for (unsigned i = 0; i < GF_STEPS_LONGEST && times->slow[i].ns; i++) {
         const struct gf_slow_step *step = &times->slow[i];

@@ -178,8 +178,7 @@ static void announce_stage(unsigned to)
 static bool await_stage(unsigned wanted, unsigned ms)
 {
     const uint64_t until = gf_now_ns() + (uint64_t)ms * 1000000;
-    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000),
-                                .tv_nsec = (long)(until % 1000000000)};
+    const struct timespec at = gf_timespec(until);
     unsigned now;
 
     while ((now = gf_load_acquire(&stage)) < wanted)

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preload/trace/copy_waits.h"
 
-#include "base/atomic.h"
+#include "base/brief_lock.h"
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/path.h"
 #include "preload/trace/python.h"
 
-#include <sched.h>
-
 #define FRAMES 12u /* a library's own frames lie between the copy and the program's line */
 #define SHARE 100u /* reading lines may take one part in this many of the waits */
 #define COST_NS UINT64_C(20000) /* the assumed duration of a reading before the first one */
 #define COST_MOST_NS UINT64_C(1000000)
-#define WEIGHT 256u /* the weight of a wait that stands for itself only */
-#define TRIES 1000u
+#define WEIGHT 256u          /* the weight of a wait that stands for itself only */
 #define LINK_BYTES_PER_NS 8u /* a slow link; the transfer itself is no wait for earlier work */
 
 struct sum {
@@ -122,16 +119,10 @@ static struct gf_copy_wait_line *row_of(const struct gf_copy_wait_line *line)
     return &waits.row[waits.count++];
 }
 
-static bool try_lock(void)
-{
-    bool busy = false;
-    return gf_cas_acquire(&waits.busy, &busy, true);
-}
-
 /* If another thread uses the table, the line is not recorded. */
 static void add_line(const struct gf_copy_wait_line *line)
 {
-    if (!try_lock())
+    if (gf_exchange_acquire(&waits.busy, true))
         return;
     struct gf_copy_wait_line *row = row_of(line);
     if (row) {
@@ -203,14 +194,10 @@ static void read_sum(struct sum *sum, struct gf_copy_wait_sum *ret)
 
 void gf_copy_waits_read(struct gf_copy_waits *ret)
 {
-    bool locked = false;
-
     ret->lines = 0;
     read_sum(&waits.all[true], &ret->to_device);
     read_sum(&waits.all[false], &ret->from_device);
-    for (unsigned i = 0; i < TRIES && !(locked = try_lock()); i++)
-        sched_yield();
-    if (!locked)
+    if (!gf_brief_lock(&waits.busy))
         return;
     ret->lines = waits.count;
     for (unsigned i = 0; i < waits.count; i++) {

@@ -161,20 +161,17 @@ static bool detect_fork(void)
 
 static struct gf_line *begin_line(const char *event, uint64_t now)
 {
-    struct timespec wall;
     struct gf_line *line = gf_line_slots_claim(journal_slots(), now);
 
     if (!line)
         return NULL;
-    clock_gettime(CLOCK_REALTIME, &wall);
     line->made_ns = now;
     line->pid = getpid();
     line->header = line->found = line->last = false;
     line->json = (struct gf_json){.buf = line->text, .size = sizeof(line->text)};
     gf_json_begin(&line->json, NULL, '{');
     gf_json_text(&line->json, "event", event);
-    gf_json_micro(&line->json, "time",
-                  (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000);
+    gf_json_micro(&line->json, "time", gf_clock_ns(CLOCK_REALTIME) / 1000);
     gf_json_micro(&line->json, "mono", now / 1000);
     gf_json_int(&line->json, "pid", line->pid);
     gf_json_int(&line->json, "tid", (pid_t)syscall(SYS_gettid));

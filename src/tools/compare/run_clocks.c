@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/compare/run_clocks.h"
+#include "base/clock.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -82,13 +83,9 @@ static void read_gpu(unsigned index, struct gf_gpu_clock *sums)
 /* Waits for the next reading. Returns false if gf_gpu_clock_end was called. */
 static bool wait_period(void)
 {
-    struct timespec until;
+    const struct timespec until = gf_timespec(gf_clock_ns(CLOCK_REALTIME) + PERIOD_NS);
     int error = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += PERIOD_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&reader.lock);
     while (!reader.ends && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&reader.changed, &reader.lock, &until);

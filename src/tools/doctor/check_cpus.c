@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPUs, clocks, idle states. */
+#include "base/clock.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 /*
  * Checks whether there are enough CPUs for the GPUs and for the threads, and which other threads run
@@ -422,17 +422,13 @@ static int compare_longs(const void *a, const void *b)
 /* Returns by how many microseconds a short sleep ends too late, as the median of several sleeps. */
 static long measure_wake_up(void)
 {
-    const struct timespec nap = {0, NAP_NS};
-    struct timespec from, to;
     long late[WAKE_UPS];
 
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default slack of 50 us would dominate the result */
     for (size_t i = 0; i < WAKE_UPS; i++) {
-        clock_gettime(CLOCK_MONOTONIC, &from);
-        nanosleep(&nap, NULL);
-        clock_gettime(CLOCK_MONOTONIC, &to);
-        late[i] =
-            ((to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec - NAP_NS) / 1000;
+        const uint64_t start = gf_now_ns();
+        gf_sleep_ns(NAP_NS);
+        late[i] = ((long)(gf_now_ns() - start) - NAP_NS) / 1000;
     }
     qsort(late, WAKE_UPS, sizeof(*late), compare_longs);
     return late[WAKE_UPS / 2];

@@ -11,7 +11,6 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <time.h>
 
 /*
  * The most times that the process is searched for new threads. Without this limit, the search would
@@ -112,15 +111,13 @@ static bool is_awaited(struct gf_target_thread *thread)
  */
 static void await_stops(struct gf_target *target, size_t first, size_t end, uint64_t until_ns)
 {
-    static const struct timespec moment = {.tv_nsec = 500000};
-
     for (;;) {
         size_t awaited = 0;
         for (size_t i = first; i < end; i++)
             awaited += is_awaited(&target->threads[i]);
         if (!awaited || gf_now_ns() >= until_ns)
             return;
-        nanosleep(&moment, NULL);
+        gf_sleep_ns(500000);
     }
 }
 

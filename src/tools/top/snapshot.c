@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* The start environment of another process. */
 
@@ -166,11 +165,10 @@ static bool is_over(const struct search *search)
 
 static void read_live(const char *path, const struct search *search, struct gf_snapshot *ret)
 {
-    static const struct timespec moment = {.tv_nsec = 1000000};
     const int fd = gf_input_open(path);
 
     while (fd >= 0 && !try_read(fd, ret->pid, ret) && !is_over(search))
-        nanosleep(&moment, NULL);
+        gf_sleep_ns(1000000);
     if (fd >= 0)
         close(fd);
 }
