@@ -133,7 +133,8 @@ static void find_in_maps(void *closure)
     for (const char *line; search->error && (line = gf_procfs_lines_next(&lines));) {
         if (!strstr(line, search->needle))
             continue;
-        *search->ret = strtoul(line, NULL, 16);
+        if (search->ret)
+            *search->ret = strtoul(line, NULL, 16);
         search->error = 0;
     }
     gf_procfs_lines_close(&lines);

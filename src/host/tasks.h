@@ -30,7 +30,7 @@ int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t ch
 
 /*
  * Finds the start of the first mapping whose file path contains needle. Returns 0 if found, -ENOENT
- * if no path contains it, or another -errno if the maps cannot be read.
+ * if no path contains it, or another -errno if the maps cannot be read. ret may be NULL.
  */
 int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret);
 

@@ -256,9 +256,7 @@ static bool is_due(uint64_t now, uint64_t length_ns)
  */
 static void log_activity_when_due(bool last)
 {
-    bool busy = false;
-
-    if (!activity.at_ns || !gf_cas_acquire(&activity.busy, &busy, true))
+    if (!activity.at_ns || gf_exchange_acquire(&activity.busy, true))
         return;
     const uint64_t now = gf_now_ns(), length_ns = now - activity.at_ns;
     if ((last || is_due(now, length_ns)) && activity.bytes < ACTIVITY_BYTES) {
@@ -310,12 +308,6 @@ static bool has_injection(void)
     return path && *path;
 }
 
-static bool is_mapped(const char *file)
-{
-    uintptr_t at;
-    return gf_tasks_find_map(0, file, &at) == 0;
-}
-
 /*
  * Returns a reason not to sample, because queries would disturb the program or a tool. Returns NULL
  * if there is no such reason.
@@ -326,9 +318,9 @@ static const char *find_reason(const struct gf_preload *preload)
         return NULL; /* the user requested sampling */
     if (preload->driver_shim)
         return "a profiler is preloaded in the driver's place";
-    if (is_mapped("libsanitizer-"))
+    if (gf_process_under_sanitizer())
         return "the process runs under compute-sanitizer";
-    if (has_injection() || is_mapped("libToolsInjection"))
+    if (has_injection() || gf_tasks_find_map(0, "libToolsInjection", NULL) == 0)
         return "a profiler is loaded into the driver";
     if (access("/dev/dxg", F_OK) == 0)
         return "in WSL2 a query makes the driver submit its queue";

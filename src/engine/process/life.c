@@ -155,7 +155,7 @@ static void on_thread_started(void)
 
 static void on_forked(void)
 {
-    gf_thread_binding_release_child();
+    gf_thread_binding_program_begin(); /* the child keeps the program's own binding */
     gf_store_relaxed(&gf_process.dead, true);
 }
 
@@ -246,12 +246,10 @@ static void prepare_report(const struct gf_preload *preload)
 {
     struct gf_process *p = &gf_process;
     struct gf_report *report = &p->report;
-    struct timespec now;
 
-    clock_gettime(CLOCK_REALTIME, &now);
     report->version = preload->version;
     report->pid = p->pid;
-    report->started_s = (uint64_t)now.tv_sec;
+    report->started_s = gf_clock_ns(CLOCK_REALTIME) / 1000000000;
     report->started_ns = p->started_ns;
     report->options = preload->options;
     report->machine = p->machine;
@@ -304,10 +302,9 @@ static enum gf_log_level log_level(const struct gf_preload *preload)
  */
 static bool is_parent_preloaded(void)
 {
-    uintptr_t at;
     const pid_t parent = getppid(); /* 0: outside of this PID namespace */
     return parent > 0 && !gf_permit_sealed() &&
-           gf_tasks_find_map(parent, "/libgpufeed.so", &at) == 0;
+           gf_tasks_find_map(parent, "/libgpufeed.so", NULL) == 0;
 }
 
 /* Makes each printed line contain the rank or the id of the process that printed it. */

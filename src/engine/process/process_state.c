@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "engine/report/report.h"
 #include "engine/report/summary.h"
+#include "host/tasks.h"
 #include "host/verdict.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define RANGES_MAX 65536
 
@@ -19,6 +19,11 @@ struct gf_process gf_process;
 uint64_t gf_process_elapsed_ms(void)
 {
     return (gf_now_ns() - gf_process.started_ns) / 1000000;
+}
+
+bool gf_process_under_sanitizer(void)
+{
+    return gf_tasks_find_map(0, "libsanitizer-", NULL) == 0;
 }
 
 size_t gf_process_heap_ranges(struct gf_range **ret)
@@ -38,12 +43,10 @@ static _Atomic bool held;
 
 bool gf_report_lock(unsigned wait_ms)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     while (gf_exchange_acquire(&held, true)) {
         if (wait_ms-- == 0)
             return false;
-        nanosleep(&pause, NULL);
+        gf_sleep_ns(1000000);
     }
     return true;
 }

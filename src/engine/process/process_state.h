@@ -99,6 +99,8 @@ static inline bool gf_process_dead(void)
 
 /* Returns the milliseconds since the engine started. */
 uint64_t gf_process_elapsed_ms(void);
+/* Whether the process runs under compute-sanitizer. If so, cuInit has loaded the tool's library. */
+bool gf_process_under_sanitizer(void);
 
 /*
  * Gets the heap's mappings. Returns the number of elements of *ret, which the caller frees. *ret is

@@ -290,11 +290,6 @@ void gf_thread_binding_program_end(void)
         gf_mempolicy_set(placement->policy, &placement->policy_nodes);
 }
 
-void gf_thread_binding_release_child(void)
-{
-    gf_thread_binding_program_begin();
-}
-
 static bool is_settled(const struct gf_placement *placement, bool submits)
 {
     return settled_epoch == placement->epoch &&

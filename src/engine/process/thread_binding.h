@@ -53,16 +53,10 @@ bool gf_thread_binding_user_policy(int *ret_mode, struct gf_nodes *ret_nodes);
 void gf_thread_binding_drop_inherited(void);
 
 /*
- * Called in a forked child. If only threads that submit work are bound, sets the start mask, and
- * removes a memory policy of the library. Async-signal-safe.
- */
-void gf_thread_binding_release_child(void);
-
-/*
  * Called before and after the calling thread, or a child of its vfork, starts another program. If
- * only threads that submit work are bound, program_begin undoes the binding of the calling thread,
- * and program_end binds the thread again. program_begin returns whether it changed the mask.
- * Async-signal-safe.
+ * only threads that submit work are bound, program_begin undoes the binding and the memory policy of
+ * the calling thread, and program_end binds the thread again. program_begin returns whether it
+ * changed the mask. A forked child calls it, too. Async-signal-safe.
  */
 bool gf_thread_binding_program_begin(void);
 void gf_thread_binding_program_end(void);

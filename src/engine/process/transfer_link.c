@@ -98,13 +98,6 @@ void gf_transfers_prepare(void)
         gf_transfer_prepare();
 }
 
-/* Whether the process runs under compute-sanitizer. If so, cuInit has loaded the tool's library. */
-static bool is_sanitizer_loaded(void)
-{
-    uintptr_t at;
-    return gf_tasks_find_map(0, "libsanitizer-", &at) == 0;
-}
-
 static void print_sanitizer(void)
 {
     gf_info("copies and pinned memory are left to the driver: the process runs under "
@@ -143,7 +136,7 @@ const struct gf_transfer_ops *gf_transfers_start(void)
         gf_info("copies and pinned memory are left to the driver: %s is preloaded in the driver's "
                 "place",
                 preload->driver_shim);
-    else if (is_sanitizer_loaded())
+    else if (gf_process_under_sanitizer())
         print_sanitizer();
     else
         ops = gf_transfer_start(&setup);
@@ -167,12 +160,6 @@ static void add_calls(struct gf_textbuf *text, const char *what, uint64_t calls,
         gf_say(text, "; %s %lu (%lu bytes)", what, calls, bytes);
 }
 
-static void add_copies(struct gf_textbuf *text, const char *what,
-                       const struct gf_copy_counts *copies)
-{
-    add_calls(text, what, copies->calls, copies->bytes);
-}
-
 static void print_direction(const char *what, const struct gf_copy_stats *stats,
                             enum gf_direction direction)
 {
@@ -181,11 +168,11 @@ static void print_direction(const char *what, const struct gf_copy_stats *stats,
     struct gf_copy_counts sum;
 
     gf_transfer_sums_group(stats, direction, gf_copy_group_staged, &sum);
-    add_copies(&text, "staged", &sum);
-    add_copies(&text, "inaccessible", &stats->rest[direction]);
+    add_calls(&text, "staged", sum.calls, sum.bytes);
+    add_calls(&text, "inaccessible", stats->rest[direction].calls, stats->rest[direction].bytes);
     for (unsigned why = 0; why < gf_bypass_count; why++) {
         gf_transfer_sums_bypassed(stats, direction, why, &sum);
-        add_copies(&text, gf_bypass_name(why), &sum);
+        add_calls(&text, gf_bypass_name(why), sum.calls, sum.bytes);
     }
     gf_debug("%s%s", what, *buf ? buf : ": none");
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints a running process's GPU states, hooked calls and copies, from the library's report. */
+#include "base/clock.h"
 #include "base/parse.h"
 #include "tools/answer/helps.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
+#include "tools/job/sums.h"
 #include "tools/top/snapshot.h"
 
 #include <limits.h>
@@ -15,8 +17,6 @@
 #define HOOKS 6 /* the most hooks that are printed */
 #define GPUS 64 /* the most GPUs whose states are printed; a report of another user may list more */
 #define MIB (double)(1 << 20)
-
-static const struct timespec pause_100ms = {.tv_nsec = 100000000};
 
 static void print_gpus(const json_t *report)
 {
@@ -91,20 +91,18 @@ static void print_states(const json_t *before, const json_t *now)
 
 static void print_live_copies(const json_t *before, const json_t *now)
 {
-    static const char *const directions[] = {"to_device", "from_device"}, *const ways[] = {
-                                                                              "staged", "pinned",
-                                                                              "driver", "other"};
     char path[64];
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(directions); i++)
-        for (size_t k = 0; k < GF_ARRAY_LEN(ways); k++) {
-            snprintf(path, sizeof(path), "transfers.%s.%s.calls", directions[i], ways[k]);
+    for (size_t i = 0; i < GF_DIRECTIONS; i++)
+        for (size_t k = 0; k < GF_WAYS; k++) {
+            const char *direction = gf_direction_names[i], *way = gf_way_names[k];
+            snprintf(path, sizeof(path), "transfers.%s.%s.calls", direction, way);
             const double calls = gf_report_number(now, path) - gf_report_number(before, path);
-            snprintf(path, sizeof(path), "transfers.%s.%s.bytes", directions[i], ways[k]);
+            snprintf(path, sizeof(path), "transfers.%s.%s.bytes", direction, way);
             const double bytes = gf_report_number(now, path) - gf_report_number(before, path);
             if (calls > 0)
-                printf("    copies %s the GPU (%s): %.0f, %.1f MiB\n", i == 0 ? "to" : "from",
-                       ways[k], calls, bytes / MIB);
+                printf("    copies %s the GPU (%s): %.0f, %.1f MiB\n", i == 0 ? "to" : "from", way,
+                       calls, bytes / MIB);
         }
 }
 
@@ -150,7 +148,7 @@ static void await_next(pid_t pid, const struct gf_snapshot *before, struct gf_sn
 {
     *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
     for (int i = 0; i < TRIES; i++) {
-        nanosleep(&pause_100ms, NULL);
+        gf_sleep_ns(100000000);
         gf_snapshot_read(pid, ret);
         if (gf_report_number(ret->report, "ran_s") > gf_report_number(before->report, "ran_s"))
             return;

@@ -14,14 +14,8 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 
 /* The native frames of a stopped thread, by libunwind-ptrace. */
-
-/* Creates an unwinder for all threads of one target. Returns NULL if memory is short. */
-struct gf_native_unwinder;
-struct gf_native_unwinder *gf_native_unwinder_new(void);
-void gf_native_unwinder_free(struct gf_native_unwinder *unwinder);
 
 /*
  * The linker replaces libunwind's calls of open by this function. libunwind opens the paths of the
@@ -92,10 +86,10 @@ static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *v
 }
 
 /*
- * A gf_native_unwinder is libunwind's address space, which caches unwind data of the objects. Its
- * functions trace no thread, because the tracer is another process.
+ * Creates an address space for all threads of one target. It caches unwind data of the objects. Its
+ * functions trace no thread, because the tracer is another process. NULL if memory is short.
  */
-struct gf_native_unwinder *gf_native_unwinder_new(void)
+static unw_addr_space_t create_space(void)
 {
     unw_accessors_t accessors = _UPT_accessors;
 
@@ -105,21 +99,15 @@ struct gf_native_unwinder *gf_native_unwinder_new(void)
     unw_addr_space_t space = unw_create_addr_space(&accessors, 0);
     if (space)
         unw_set_caching_policy(space, UNW_CACHE_GLOBAL);
-    return (struct gf_native_unwinder *)space;
-}
-
-void gf_native_unwinder_free(struct gf_native_unwinder *unwinder)
-{
-    if (unwinder)
-        unw_destroy_addr_space((unw_addr_space_t)unwinder);
+    return space;
 }
 
 /*
  * Stores the address that each frame executes, innermost first. Returns the number of frames; 0 if
  * the thread cannot be read.
  */
-static size_t gf_native_frames(struct gf_native_unwinder *unwinder, struct gf_target *target,
-                               const struct gf_target_thread *thread, uintptr_t *ret, size_t cap)
+static size_t native_frames(unw_addr_space_t space, struct gf_target *target,
+                            const struct gf_target_thread *thread, uintptr_t *ret, size_t cap)
 {
     void *info = _UPT_create(thread->tid);
     unw_cursor_t cursor;
@@ -129,7 +117,7 @@ static size_t gf_native_frames(struct gf_native_unwinder *unwinder, struct gf_ta
     unwound = thread;
     if (!info)
         return 0;
-    if (unw_init_remote(&cursor, (unw_addr_space_t)unwinder, info) == 0)
+    if (unw_init_remote(&cursor, space, info) == 0)
         do {
             unw_word_t address = 0;
             if (unw_get_reg(&cursor, UNW_REG_IP, &address) != 0 || !address)
@@ -187,7 +175,7 @@ static uint32_t cut(size_t count, bool *ret_cut)
 }
 
 static void write_stack(FILE *out, const struct gf_python_threads *python, struct gf_target *target,
-                        struct gf_native_unwinder *unwinder, size_t i)
+                        unw_addr_space_t space, size_t i)
 {
     static struct gf_pystack_frame frames[GF_COLLECT_FRAMES + 1];
     static uintptr_t native[GF_COLLECT_FRAMES + 1];
@@ -197,9 +185,8 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
     counts.python =
         cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)), &counts.python_cut);
     if (thread->stopped)
-        counts.native =
-            cut(gf_native_frames(unwinder, target, thread, native, GF_ARRAY_LEN(native)),
-                &counts.native_cut);
+        counts.native = cut(native_frames(space, target, thread, native, GF_ARRAY_LEN(native)),
+                            &counts.native_cut);
     fwrite(&counts, sizeof(counts), 1, out);
     fwrite(frames, sizeof(*frames), counts.python, out);
     fwrite(native, sizeof(*native), counts.native, out);
@@ -222,7 +209,7 @@ struct child {
 static void write_stacks(struct child *child)
 {
     struct gf_target *target = &child->target;
-    struct gf_native_unwinder *unwinder = gf_native_unwinder_new();
+    const unw_addr_space_t space = create_space();
     const uint64_t start_ns = gf_now_ns();
     struct gf_python_threads threads;
 
@@ -231,8 +218,8 @@ static void write_stacks(struct child *child)
     target->until_ns = start_ns + READ_NS;
     memcpy(python.version, threads.version, sizeof(python.version));
     fwrite(&python, sizeof(python), 1, child->out);
-    for (size_t i = 0; unwinder && i < target->count && gf_now_ns() < target->until_ns; i++)
-        write_stack(child->out, &threads, target, unwinder, i);
+    for (size_t i = 0; space && i < target->count && gf_now_ns() < target->until_ns; i++)
+        write_stack(child->out, &threads, target, space, i);
     fflush(child->out);
 }
 
@@ -257,7 +244,6 @@ static void begin_child(pid_t parent)
 /* Waits until the child has ended, or kills it. A child that hangs in the kernel is not awaited. */
 static void await_child(pid_t child, int end, unsigned most_ms)
 {
-    static const struct timespec moment = {.tv_nsec = 1000000};
     struct pollfd poller = {.fd = end, .events = POLLIN};
     const uint64_t until_ns = gf_now_ns() + most_ms * UINT64_C(1000000);
 
@@ -265,7 +251,7 @@ static void await_child(pid_t child, int end, unsigned most_ms)
         ;
     kill(child, SIGKILL);
     for (unsigned i = 0; i < REAP_MS && waitpid(child, NULL, WNOHANG) == 0; i++)
-        nanosleep(&moment, NULL);
+        gf_sleep_ns(1000000);
 }
 
 /* Runs child->run in a child process, for a limited time. Returns 0 or an errno. */

@@ -178,12 +178,20 @@ static void print_native(struct gf_objects *objects, const struct gf_stack *stac
     print_rest("      ", cut);
 }
 
-static void print_all(pid_t pid, const struct gf_collected *collected)
+struct process {
+    pid_t pid;
+    struct gf_collected collected;
+};
+
+static void print_process(const void *closure)
 {
-    struct gf_objects *objects = gf_objects_read(pid);
+    const struct process *process = closure;
+    const struct gf_collected *collected = &process->collected;
+    struct gf_objects *objects = gf_objects_read(process->pid);
     const int error = collected->python_error;
 
-    printf("process %d: %zu thread%s", pid, collected->count, collected->count == 1 ? "" : "s");
+    printf("process %d: %zu thread%s", process->pid, collected->count,
+           collected->count == 1 ? "" : "s");
     if (collected->python[0])
         printf(", Python %s%s", collected->python,
                error == 0         ? ""
@@ -201,20 +209,9 @@ static void print_all(pid_t pid, const struct gf_collected *collected)
 /* No line is printed for longer than this only if a file of the process is on a mount that hangs. */
 #define SILENCE_MS 15000
 
-struct closure {
-    pid_t pid;
-    const struct gf_collected *collected;
-};
-
-static void print_child(const void *closure)
-{
-    const struct closure *all = closure;
-    print_all(all->pid, all->collected);
-}
-
 int main(int argc, char **argv)
 {
-    struct gf_collected collected;
+    struct process process;
     char *end = NULL;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
@@ -231,15 +228,15 @@ int main(int argc, char **argv)
     }
     gf_bus_error_survive();
     gf_permit_find(GF_PERMIT_ALL);
-    int error = gf_collect((pid_t)pid, &collected);
-    const struct closure closure = {(pid_t)pid, &collected};
-    const int cut = error ? 0 : gf_print_apart(print_child, &closure, SILENCE_MS);
+    process.pid = (pid_t)pid;
+    int error = gf_collect(process.pid, &process.collected);
+    const int cut = error ? 0 : gf_print_apart(print_process, &process, SILENCE_MS);
     if (cut == ETIMEDOUT)
         puts("\n(the rest is not shown: a file of the process cannot be read)");
     else
         error = error ?: cut;
-    gf_collected_free(&collected);
+    gf_collected_free(&process.collected);
     if (error)
-        return fail((pid_t)pid, error);
+        return fail(process.pid, error);
     return fflush(stdout) || ferror(stdout) ? 1 : 0;
 }
