@@ -486,7 +486,7 @@ def test_the_devices_of_a_live_file(tmp_path):
 def opened(pid, *words):
     """Runs a command under strace. Returns it, and its open and sleep calls."""
     trace = pathlib.Path(f"/tmp/gpufeed-trace-{os.getpid()}")
-    done = subprocess.run(["/usr/bin/strace", "-e", "trace=openat,clock_nanosleep", "-o", trace, COMMAND, *words, str(pid)],
+    done = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=openat,clock_nanosleep", "-o", trace, COMMAND, *words, str(pid)],
                           capture_output=True, timeout=100, check=False)
     text = trace.read_text()
     trace.unlink()

@@ -348,7 +348,7 @@ def test_a_library_on_a_mount_that_does_not_answer(started, compile_c, tmp_path)
 
 @pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
 def test_a_report_on_a_mount_that_does_not_answer(started, compile_c, tmp_path):
-    """The command prints the process's figures before the stacks, and reads them from its report."""
+    """The command prints the process's figures before the stacks, and reads them from its report. `top` shows the other processes."""
     folder = tmp_path / "mount"
     folder.mkdir()
     library = compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so")
@@ -360,6 +360,10 @@ def test_a_report_on_a_mount_that_does_not_answer(started, compile_c, tmp_path):
             one = started("/usr/bin/env", f"GPUFEED_REPORT={folder}/report", calls, folder / "libgpufeed-engine.so")
             done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} stacks {one.pid} | cat"], capture_output=True, timeout=60, check=False)
             assert b"cannot be read in time" in done.stderr and b"main+" in done.stdout, done
+            environment = started("/usr/bin/env", "SLURM_JOB_ID=9999999", calls, folder / "libgpufeed-engine.so")
+            for words in f"top -n2 {one.pid}", "top --json", "top -n1 9999999":
+                done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} {words} | cat"], capture_output=True, timeout=60, check=False)
+                assert str((environment if "999" in words else one).pid).encode() in done.stdout, done
         finally:
             server.kill()
             subprocess.run(["umount", "-l", folder], check=False)

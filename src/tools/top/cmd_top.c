@@ -39,8 +39,8 @@ static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
                      figures.to_device, "from_device_bytes_per_s", figures.from_device,
                      "stalled_share", figures.stalled, "stall_cause",
                      gf_json_text(figures.stall_cause), "bound", figures.is_bound, "gpu",
-                     gf_json_text(figures.gpu), "command", gf_json_text(figures.command), "workers",
-                     (int)history->workers, "workers_asleep", (int)history->asleep);
+                     gf_json_text(figures.gpu), "command", gf_json_text(snapshot->command),
+                     "workers", (int)history->workers, "workers_asleep", (int)history->asleep);
 }
 
 /* Prints the line of a process in `gpufeed top`. */
@@ -105,7 +105,7 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
     snprintf(program, sizeof(program), "%s%s%s%s%s",
              snapshot->source == gf_snapshot_file ? "(report file) " : "", workers,
              fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
-             fits_gpu ? figures.command : without_folder(figures.command));
+             fits_gpu ? snapshot->command : without_folder(snapshot->command));
     gf_columns_print(out, &cells, program, width);
 }
 
@@ -297,7 +297,7 @@ static void read_picture(struct picture *picture, show_fn *show, void *closure)
 
     for (size_t i = 0; i < picture->found.count; i++) {
         now[i] = find_history(picture, picture->found.pids[i]);
-        gf_snapshot_read(picture->found.pids[i], &snapshot);
+        gf_snapshot_read_apart(picture->found.pids[i], &snapshot);
         gf_process_figures_add(&now[i], &snapshot);
         now[i].workers = picture->workers[i];
         now[i].asleep = picture->asleep[i];

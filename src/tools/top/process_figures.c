@@ -97,21 +97,6 @@ static double idle_share(const struct gf_top_sums *now, const struct gf_top_sums
     return whole > 0 ? gf_max(0.0, gf_min(empty / whole, 1.0)) : -1;
 }
 
-/* Reads the command line, and separates its words by blanks. */
-static void read_command(pid_t pid, char *ret, size_t size)
-{
-    const int got = gf_procfs_read(ret, size, "", "proc/%d/cmdline", pid);
-    size_t length = got > 0 ? (size_t)got : 0;
-
-    for (size_t i = 0; i < length; i++)
-        if (!ret[i])
-            ret[i] = ' ';
-    while (length && ret[length - 1] == ' ')
-        length--;
-    ret[length] = '\0';
-    gf_plain_text(ret);
-}
-
 void gf_process_figures_read(const struct gf_snapshot *snapshot,
                              const struct gf_top_history *history, struct gf_process_figures *ret)
 {
@@ -139,5 +124,4 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
               sizeof(ret->stall_cause));
     if (json_array_size(gpus))
         gf_report_text(json_array_get(gpus, 0), "name", ret->gpu, sizeof(ret->gpu));
-    read_command(snapshot->pid, ret->command, sizeof(ret->command));
 }

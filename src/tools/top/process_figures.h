@@ -30,8 +30,7 @@ struct gf_process_figures {
     double idle;                          /* share of the GPU's time; below 0 if unknown */
     char idle_cause[32], stall_cause[32]; /* with the most time since the start; "" if unknown */
     bool is_bound;
-    char gpu[64];      /* the name of the first GPU; "" if unknown */
-    char command[256]; /* the words of the command line, separated by blanks */
+    char gpu[64]; /* the name of the first GPU; "" if unknown */
 };
 
 /*

@@ -3,6 +3,7 @@
 
 #include "abi/formats.h"
 #include "base/clock.h"
+#include "base/fmt.h"
 #include "base/input_file.h"
 #include "base/path.h"
 #include "os/launch.h"
@@ -11,10 +12,16 @@
 #include "tools/job/process_report.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 
 /* The start environment of another process. */
 
@@ -312,6 +319,41 @@ static bool is_wanted(pid_t pid)
     return is;
 }
 
+static bool is_of_job(pid_t pid, const char *job)
+{
+    struct gf_process_env env = gf_process_env_read(pid);
+    bool is = false;
+
+    for (size_t i = 0; gf_launch_job_variables[i] && !is; i++) {
+        const char *value = gf_launch_variable(env.list, gf_launch_job_variables[i]);
+        is = value && strcmp(value, job) == 0;
+    }
+
+    gf_process_env_free(&env);
+    return is;
+}
+
+/* Reads the command line, and separates its words by blanks. */
+static void read_command(pid_t pid, char *ret, size_t size)
+{
+    char path[48];
+    size_t length = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+    FILE *file = fopen(path, "re");
+    if (file) {
+        length = fread(ret, 1, size - 1, file);
+        fclose(file);
+    }
+    for (size_t i = 0; i < length; i++)
+        if (!ret[i])
+            ret[i] = ' ';
+    while (length && ret[length - 1] == ' ')
+        length--;
+    ret[length] = '\0';
+    gf_plain_text(ret);
+}
+
 void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
 {
     *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none};
@@ -320,6 +362,103 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
         read_file(ret);
     if (ret->source == gf_snapshot_none)
         ret->is_wanted = is_wanted(pid);
+    read_command(pid, ret->command, sizeof(ret->command));
+}
+
+/* Children that read for too long. SIGKILL does not end one that waits for a FUSE file system. */
+static struct silent {
+    pid_t pid, reader;
+} silent[GF_FOUND_MOST];
+static size_t silent_count;
+
+/* Whether a child still tries to read this process, or none can be started. */
+static bool is_silent(pid_t pid)
+{
+    bool ret = false;
+
+    for (size_t i = silent_count; i-- > 0;)
+        if (waitpid(silent[i].reader, NULL, WNOHANG))
+            silent[i] = silent[--silent_count];
+        else
+            ret |= silent[i].pid == pid;
+    return ret || silent_count == GF_FOUND_MOST;
+}
+
+static _Noreturn void run_reader(int fd, pid_t pid, const char *job)
+{
+    FILE *const out = fdopen(fd, "w");
+    struct gf_snapshot one = {.pid = pid, .source = gf_snapshot_none};
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(fd, STDOUT_FILENO); /* a hanging child must not keep the output open */
+    dup2(fd, STDERR_FILENO);
+    if (job)
+        one.is_of_job = is_of_job(pid, job);
+    else
+        gf_snapshot_read(pid, &one);
+    if (out && fwrite(&one, sizeof(one), 1, out) == 1 && one.report)
+        json_dumpf(one.report, out, JSON_COMPACT);
+    if (out)
+        fclose(out);
+    _exit(0);
+}
+
+/* Sets *ret to what the reader wrote, which the caller frees. Returns false if the time was over. */
+static bool receive(int fd, uint64_t until_ns, char **ret, size_t *ret_length)
+{
+    char part[65536];
+    FILE *const all = open_memstream(ret, ret_length);
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    ssize_t got = 1;
+
+    for (uint64_t now; all && got > 0 && (now = gf_now_ns()) < until_ns;) {
+        if (poll(&poller, 1, (int)((until_ns - now) / 1000000) + 1) <= 0)
+            continue;
+        got = read(fd, part, sizeof(part));
+        fwrite(part, 1, got > 0 ? (size_t)got : 0, all);
+    }
+    if (all)
+        fclose(all);
+    return got == 0;
+}
+
+/* The more children hang, the shorter is the wait for the next one. */
+#define PATIENCE_NS UINT64_C(4000000000)
+#define PATIENCE_HALVES 5
+
+static void read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
+{
+    char *text = NULL;
+    size_t length = 0;
+    int ends[2];
+
+    *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none, .is_wanted = true};
+    if (is_silent(pid) || pipe2(ends, O_CLOEXEC))
+        return;
+    fflush(stdout);
+    const pid_t reader = fork();
+    if (reader == 0)
+        run_reader(ends[1], pid, job);
+    close(ends[1]);
+    const uint64_t patience = PATIENCE_NS >> gf_min(silent_count, (size_t)PATIENCE_HALVES);
+    const bool ended = reader > 0 && receive(ends[0], gf_now_ns() + patience, &text, &length);
+    close(ends[0]);
+    if (ended && text && length >= sizeof(*ret)) {
+        memcpy(ret, text, sizeof(*ret));
+        ret->report = ret->report ? parse(text + sizeof(*ret), length - sizeof(*ret)) : NULL;
+    }
+    free(text);
+    if (ended) {
+        waitpid(reader, NULL, 0);
+    } else if (reader > 0) {
+        kill(reader, SIGKILL);
+        silent[silent_count++] = (struct silent){pid, reader};
+    }
+}
+
+void gf_snapshot_read_apart(pid_t pid, struct gf_snapshot *ret)
+{
+    read_apart(pid, NULL, ret);
 }
 
 /*
@@ -353,18 +492,12 @@ int gf_snapshot_check(pid_t pid)
     return error;
 }
 
-/* Whether a variable of a scheduler or launcher gives the process this job id. */
-static bool is_of_job(pid_t pid, const char *job)
+static bool is_of_job_apart(pid_t pid, const char *job)
 {
-    struct gf_process_env env = gf_process_env_read(pid);
-    bool is = false;
+    struct gf_snapshot one;
 
-    for (size_t i = 0; gf_launch_job_variables[i] && !is; i++) {
-        const char *value = gf_launch_variable(env.list, gf_launch_job_variables[i]);
-        is = value && strcmp(value, job) == 0;
-    }
-    gf_process_env_free(&env);
-    return is;
+    read_apart(pid, job, &one);
+    return one.is_of_job;
 }
 
 static uid_t user_of(pid_t pid)
@@ -422,7 +555,7 @@ void gf_snapshot_find(const char *job, struct gf_found *ret)
         const int error = gf_snapshot_check((pid_t)pid);
         if (error == -EACCES || error == -EPERM)
             ret->unreadable++;
-        else if (!error && (!job || is_of_job((pid_t)pid, job)))
+        else if (!error && (!job || is_of_job_apart((pid_t)pid, job)))
             add_found(ret, (pid_t)pid);
     }
     if (stream)

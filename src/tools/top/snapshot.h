@@ -16,12 +16,20 @@ enum gf_snapshot_source {
 struct gf_snapshot {
     pid_t pid;
     enum gf_snapshot_source source;
-    json_t *report; /* may be NULL; the caller drops the reference */
-    bool is_wanted; /* without a report: the process was told to make figures */
+    json_t *report;    /* may be NULL; the caller drops the reference */
+    bool is_wanted;    /* without a report: the process was told to make figures */
+    bool is_of_job;    /* only of gf_snapshot_find */
+    char command[256]; /* the words of the command line, separated by blanks */
 };
 
 /* Reads the process's file in memory or, if that fails, its report file. */
 void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
+
+/*
+ * The same in a child process, with a time limit: the report, and the pages of the environment and of
+ * the command line, may be on a file system that does not answer. Then there is no report.
+ */
+void gf_snapshot_read_apart(pid_t pid, struct gf_snapshot *ret);
 
 #define GF_FOUND_MOST 256
 
