@@ -183,7 +183,7 @@ struct process {
     struct gf_collected collected;
 };
 
-static void print_process(const void *closure)
+static void print_all(const void *closure)
 {
     const struct process *process = closure;
     const struct gf_collected *collected = &process->collected;
@@ -230,7 +230,7 @@ int main(int argc, char **argv)
     gf_permit_find(GF_PERMIT_ALL);
     process.pid = (pid_t)pid;
     int error = gf_collect(process.pid, &process.collected);
-    const int cut = error ? 0 : gf_print_apart(print_process, &process, SILENCE_MS);
+    const int cut = error ? 0 : gf_print_apart(print_all, &process, SILENCE_MS);
     if (cut == ETIMEDOUT)
         puts("\n(the rest is not shown: a file of the process cannot be read)");
     else
