@@ -14,6 +14,7 @@
  *   refused     a request that the kernel refuses is no peak: memory of a first climb returns
  *   crowded     as replaced, with as many mappings as the kernel allows
  *   no_handlers a child without fork handlers (_Fork) limits its memory while the parent's threads allocate
+ *   bound       a memory policy, and the advice to keep a block out of core dumps, end with the block
  *   low         an alignment as large as the address space maps nothing at address 0
  */
 #include "need.h"
@@ -319,13 +320,49 @@ static void low(void)
     passed("low");
 }
 
+static int is_in_core_dumps(const char *at)
+{
+    char line[512];
+    unsigned long start, end;
+    int within = 0, found = -1;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && found < 0 && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            within = (uintptr_t)at >= start && (uintptr_t)at < end;
+        else if (within && strncmp(line, "VmFlags:", 8) == 0)
+            found = !strstr(line, " dd");
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void bound(void)
+{
+    enum { bind_to = 2, of_address = 2 };
+    unsigned long node = 1, nodes[16];
+    char *block = touched(40 * MIB), *pages = block + PAGE - (uintptr_t)block % PAGE;
+    int policy = -1;
+    const long error = syscall(SYS_mbind, pages, 39 * MIB, bind_to, &node, 65UL, 0UL);
+    need(error == 0 || errno == EPERM || errno == ENOSYS, "mbind");
+    need(madvise(pages, 39 * MIB, MADV_DONTDUMP) == 0, "MADV_DONTDUMP");
+    free(block);
+    block = touched(40 * MIB);
+    need(syscall(SYS_get_mempolicy, &policy, nodes, 1024UL, block + 20 * MIB, of_address) < 0 ||
+             policy != bind_to,
+         "the next block has the policy of its process");
+    need(is_in_core_dumps(block + 20 * MIB) != 0, "the next block is in core dumps");
+    passed("bound");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } kinds[] = {{"first", first},     {"replaced", replaced},       {"holes", holes},
              {"shrinks", shrinks}, {"filter", filter},           {"small_pages", small_pages},
              {"lowered", lowered}, {"sparse", sparse},           {"refused", refused},
-             {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low}};
+             {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low},
+             {"bound", bound}};
 
 int main(int argc, char **argv)
 {

@@ -178,6 +178,9 @@ bool gf_big_renew(uintptr_t start, size_t size)
         syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
         return false;
     syscall(SYS_madvise, start, size, MADV_DOFORK);
+    syscall(SYS_madvise, start, size, MADV_DODUMP);
+    if (gf_presence_allowed())
+        gf_mappings_renew_policy((void *)start, size);
     return true;
 }
 

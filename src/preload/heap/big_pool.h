@@ -36,7 +36,7 @@ uintptr_t gf_big_move_anywhere(uintptr_t start, size_t before, size_t after);
 
 /*
  * Prepares the mapping of a freed block for another block: undoes what the program may have set for
- * the pages of its block (mprotect, madvise about forks). Returns false if the mapping must be
+ * the pages of its block (mprotect, mbind, madvise about forks and core dumps). Returns false if the mapping must be
  * unmapped, because pages are locked, or a file or shared memory was mapped over them: in glibc, too,
  * that ends with the block.
  */

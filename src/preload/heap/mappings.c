@@ -4,6 +4,7 @@
 #include "os/permit.h"
 
 #include <linux/futex.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
@@ -261,6 +262,14 @@ void gf_mappings_apply_policy(void *start, size_t size)
      */
     if (syscall(SYS_mbind, start, size, policy, nodes.word, GF_NODES_MAX + 1UL, 0UL) != 0)
         gf_add_relaxed(&refused, 1);
+}
+
+void gf_mappings_renew_policy(void *start, size_t size)
+{
+    if (gf_load_relaxed(&wanted.policy))
+        gf_mappings_apply_policy(start, size);
+    else if (gf_permit(gf_permit_mbind))
+        syscall(SYS_mbind, start, size, MPOL_DEFAULT, NULL, 0UL, 0UL);
 }
 
 uint64_t gf_mappings_refused(void)

@@ -67,6 +67,8 @@ void gf_mappings_remove(uintptr_t start, size_t size);
 
 /* Gives a new mapping the policy that gf_mappings_set_node has set. May change errno. */
 void gf_mappings_apply_policy(void *start, size_t size);
+/* Gives a mapping for which the program may have set a policy the one that a new mapping has. */
+void gf_mappings_renew_policy(void *start, size_t size);
 
 /* Bytes that are mapped now, including jemalloc's own tables. */
 uint64_t gf_mappings_bytes(void);
