@@ -602,7 +602,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "captures-small-after") == 0)
         small_beside_captures(rounds);
     else if (strstr(argv[1], "-pair-"))
-        pair_beside_captures(rounds * 4, strstr(argv[1], "small"), argv[1][0] == 'f');
+        pair_beside_captures(rounds, strstr(argv[1], "small"), argv[1][0] == 'f');
     else if (strcmp(argv[1], "creates") == 0)
         creates(ROUNDS);
     else if (strstr(argv[1], "-small-"))

@@ -219,7 +219,7 @@ MUTANTS = {
     "captures_the_rest": held("fault-capture"),
     "moves_small_copies": held("fault-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
-    "blocks_the_ring": held("fault-pair-small-after", GPUFEED_STAGE_RING=64 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=8),
+    "blocks_the_ring": held("fault-pair-small-after", GPUFEED_STAGE_RING=64 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
     "awaits_the_rest": held("window-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "registers_beside_calls": held("creates", SIM_EXCLUSIVE=1, GPUFEED_STAGE_RING=64 << 20, KIT_ALARM=8),
     "creates_in_copies": held("creates", SIM_EXCLUSIVE=1, GPUFEED_STAGE_RING=16 << 20, KIT_ALARM=8),

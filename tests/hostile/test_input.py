@@ -537,7 +537,8 @@ def test_a_list_that_another_user_fills(other, shared, compile_c):
     # A process of another test may end before its row is made.
     assert 240 <= len(shown) <= 256 and row["not_shown"] >= 48 and shown == sorted(shown), row
     assert {own.pid, third.pid} <= set(shown) and re.search(f"^ *{own.pid}  ", text, re.M)
-    assert f"{row['not_shown']} more processes are not shown" in text, text
+    # Processes of other tests began or ended between the two calls.
+    assert int(re.search(r"(\d+) more processes are not shown", text)[1]) >= 48, text
 
 
 MAPPED = """
