@@ -51,15 +51,16 @@ void gf_mutation_sleep(const char *name)
         usleep(20000);
 }
 
+static void sleep_in_stream(void *unused)
+{
+    (void)unused;
+    usleep(20000);
+}
+
 void gf_mutation_mark(CUstream stream)
 {
-    static __thread CUevent event;
-
-    if (!gf_mutated("marks_the_stream"))
-        return;
-    if (!event)
-        gf_setup.cuda->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    gf_setup.cuda->cuEventRecord(event, stream);
+    if (gf_mutated("marks_the_stream"))
+        gf_setup.cuda->cuLaunchHostFunc(stream, sleep_in_stream, NULL);
 }
 
 /* Ranges that were read ahead. A new range replaces the oldest one. */

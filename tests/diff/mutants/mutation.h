@@ -26,7 +26,10 @@ void gf_mutation_store_ahead(const void *at, size_t bytes);
  * reads_the_file: to those of the mapping's file. zeroes_the_tail: to zero behind the file's end.
  */
 void gf_mutation_change_copy(void *to, const void *at, size_t bytes);
-/* For the mutation marks_the_stream: records an event on the stream. */
+/*
+ * For the mutation marks_the_stream: puts a mark on the stream. It takes 20 ms, so that another
+ * thread sees it on a busy machine, too.
+ */
 void gf_mutation_mark(CUstream stream);
 #define GF_MUTATED(name) gf_mutated(#name)
 #define GF_MUTATION_HOLD(name) gf_mutation_hold(#name)
