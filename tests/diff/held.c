@@ -18,8 +18,8 @@
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
  * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
  * captures, a copy waits for the legacy stream, and that for another thread's copy. fault-pair-after,
- * fault-pair-small-after: the same after a fault in the first copy. creates: the driver's call of a small
- * copy waits for what another thread does after its first copies.
+ * fault-pair-small-after: the same after a fault in the first copy. creates-after: a
+ * copy waits in the driver for what another thread does after its own copies.
  */
 #include "kit.h"
 
@@ -530,25 +530,28 @@ static void pair_beside_captures(unsigned rounds, bool is_small, bool faults)
     kit_join();
 }
 
-static void copy_small(void *unused)
-{
-    (void)unused;
-    MUST(cu.cuMemcpyDtoH_v2(host, device, 32768));
-}
-
-/* NVIDIA's driver creates no event and registers nothing while a pageable copy waits in it. */
+/*
+ * NVIDIA's driver creates no event and registers nothing while a pageable copy waits in it. The copy
+ * that waits is below GPUFEED_STAGE_MIN.
+ */
 static void creates(unsigned rounds)
 {
     uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
     unsigned char *const back = kit_pageable(2 * SIZE);
     const CUdeviceptr from = kit_device(2 * SIZE);
+    const CUstream own = kit_stream();
+    size_t bytes = SIZE;
 
+    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
+        MUST(cu.cuMemcpyHtoDAsync_v2(from, back, 2 * SIZE, own));
+        MUST(cu.cuStreamSynchronize(own));
+    }
     for (unsigned i = 0; i < rounds; i++) {
         kit_hold(CU_STREAM_LEGACY, &gates[i]);
-        kit_thread(context, copy_small, NULL);
+        kit_thread(context, copy_behind, &bytes);
         kit_sleep_us(20000);
-        MUST(cu.cuMemcpyDtoHAsync_v2(back, from, 2 * SIZE, stream));
-        MUST(cu.cuMemcpyHtoDAsync_v2(from, back, 2 * SIZE, stream));
+        MUST(cu.cuMemcpyDtoHAsync_v2(back, from, 2 * SIZE, own));
+        MUST(cu.cuMemcpyHtoDAsync_v2(from, back, 2 * SIZE, own));
         kit_release(&gates[i]);
         kit_join();
     }
@@ -603,7 +606,7 @@ int main(int argc, char **argv)
         small_beside_captures(rounds);
     else if (strstr(argv[1], "-pair-"))
         pair_beside_captures(rounds, strstr(argv[1], "small"), argv[1][0] == 'f');
-    else if (strcmp(argv[1], "creates") == 0)
+    else if (strcmp(argv[1], "creates-after") == 0)
         creates(ROUNDS);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
