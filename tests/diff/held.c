@@ -18,8 +18,8 @@
  * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
  * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
  * captures, a copy waits for the legacy stream, and that for another thread's copy. fault-pair-after,
- * fault-pair-small-after: the same after a fault in the first copy. creates-after: a
- * copy waits in the driver for what another thread does after its own copies.
+ * fault-pair-small-after: the same after a fault in the first copy. creates-after,
+ * registers-after: a copy waits in the driver for what another thread does after its own copies.
  */
 #include "kit.h"
 
@@ -534,7 +534,7 @@ static void pair_beside_captures(unsigned rounds, bool is_small, bool faults)
  * NVIDIA's driver creates no event and registers nothing while a pageable copy waits in it. The copy
  * that waits is below GPUFEED_STAGE_MIN.
  */
-static void creates(unsigned rounds)
+static void creates(unsigned rounds, unsigned before)
 {
     uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
     unsigned char *const back = kit_pageable(2 * SIZE);
@@ -542,7 +542,7 @@ static void creates(unsigned rounds)
     const CUstream own = kit_stream();
     size_t bytes = SIZE;
 
-    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
+    for (unsigned i = 0; i < before; i++) { /* the first one requests the ring */
         MUST(cu.cuMemcpyHtoDAsync_v2(from, back, 2 * SIZE, own));
         MUST(cu.cuStreamSynchronize(own));
     }
@@ -607,7 +607,9 @@ int main(int argc, char **argv)
     else if (strstr(argv[1], "-pair-"))
         pair_beside_captures(rounds, strstr(argv[1], "small"), argv[1][0] == 'f');
     else if (strcmp(argv[1], "creates-after") == 0)
-        creates(ROUNDS);
+        creates(ROUNDS, 4);
+    else if (strcmp(argv[1], "registers-after") == 0)
+        creates(ROUNDS, 1);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)
