@@ -38,7 +38,8 @@ const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
  */
 #define GF_POOL_SLOT(list, number, room)                                                           \
     ({                                                                                             \
-        void *const grown = gf_text_pool_grown(list, sizeof(*(list)), number, &(room));            \
+        void *const grown =                                                                        \
+            gf_text_pool_grown(list, sizeof(__typeof__(*(list))), number, &(room));                \
         if (grown)                                                                                 \
             (list) = grown;                                                                        \
         grown ? &(list)[number] : NULL;                                                            \
