@@ -65,6 +65,7 @@ static void launch(void)
 /* gate */
 
 static sem_t returned;
+static volatile bool over; /* the copy's call has returned */
 
 static void wait_for_copy(void *unused)
 {
@@ -75,7 +76,7 @@ static void wait_for_copy(void *unused)
 static void put_behind(void *unused)
 {
     (void)unused;
-    while (cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
         ;
     MUST(cu.cuLaunchHostFunc(stream, wait_for_copy, NULL));
 }
@@ -84,8 +85,10 @@ static void gate(void)
 {
     sem_init(&returned, 0, 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
+        over = false;
         kit_thread(context, put_behind, NULL);
         MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE, stream));
+        over = true;
         sem_post(&returned);
         kit_join();
         MUST(cu.cuStreamSynchronize(stream));
