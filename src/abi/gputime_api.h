@@ -16,6 +16,7 @@
 #define GF_STREAM_PROBES 8u  /* number of slots that a look-up of a stream tries */
 #define GF_SUBMIT_CONTEXTS 16u
 #define GF_GRAPH_SLOTS 64u /* a power of two */
+#define GF_VISIBLE_LEGACY 8u
 /* Stored in place of a handle while a thread fills in the entry. No real handle has this value. */
 #define GF_SUBMIT_FILLING ((uintptr_t)3)
 #define GF_SUBMIT_DEVICES 16u
@@ -52,10 +53,13 @@ enum gf_work {
  * The stream's calls with visible results: those that the program may look at in its own memory
  * without a call, such as copies to page-locked memory and host functions. `made` counts these calls,
  * after the driver's call. `seen` is the value that `made` had before a wait for the stream. So if
- * both are equal, the program may know all results (GPUFEED_ASYNC).
+ * both are equal, the program may know all results (GPUFEED_ASYNC). A predefined handle means a stream
+ * of the current context, so `context` is that of the results, or GF_SUBMIT_SEVERAL if several contexts
+ * had some: they then stay pending.
  */
 struct gf_visible {
     _Atomic uint32_t made, seen;
+    _Atomic(uintptr_t) context;
 };
 
 /*
@@ -145,7 +149,10 @@ struct gf_submit_table {
     _Atomic unsigned holds;
     /* Kinds of work in all legacy streams, as in gf_stream_slot.work. */
     _Atomic unsigned legacy_work;
-    struct gf_visible legacy_visible;
+    /* Indexed by a hash of the context. */
+    struct gf_visible legacy_visible[GF_VISIBLE_LEGACY];
+    /* A stream without a count had visible results. It may be ordered with the legacy stream. */
+    _Atomic bool uncounted_visible;
     /*
      * The stream of the sampler's present query, or the context whose legacy stream it queries; 0:
      * none. A Dekker-style handshake: before each query, the sampler stores `asking`, then checks
@@ -167,3 +174,11 @@ struct gf_submit_table {
     _Atomic uint64_t listed[GF_STREAM_SLOTS / 64]; /* bit n: slot n may be in use */
     struct gf_stream_slot slots[GF_STREAM_SLOTS];
 };
+
+/* Returns the count of the context's legacy stream. */
+static inline struct gf_visible *gf_visible_of_legacy(struct gf_submit_table *table,
+                                                      CUcontext context)
+{
+    const uint64_t hash = (uintptr_t)context * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    return &table->legacy_visible[hash % GF_VISIBLE_LEGACY];
+}

@@ -7,7 +7,8 @@
  * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
  * early BYTES WORK: whether an asynchronous copy returns before the stream's earlier work has ended.
  * early-legacy, early-own: the work is on the legacy stream, before a copy on a blocking stream or on
- * the thread's own stream.
+ * the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking
+ * stream whose first calls are made while a capture is open.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
  * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
  * function looks at the destination of a copy from the device.
@@ -206,8 +207,23 @@ static void submit_work(const char *work, uint32_t i, CUevent event)
     MUST(cu.cuEventRecord(event, earlier));
 }
 
-/* synced: the program waits for the visible results of each round itself. */
-static void early(size_t bytes, const char *work, bool synced)
+/* The predefined handle means another stream in another context. */
+static void wait_elsewhere(void)
+{
+    static CUcontext other;
+
+    if (!other)
+        MUST(cu.cuCtxCreate_v2(&other, 0, 0));
+    MUST(cu.cuCtxSetCurrent(other));
+    MUST(cu.cuStreamSynchronize(earlier));
+    MUST(cu.cuCtxSetCurrent(context));
+}
+
+/*
+ * "synced": the program waits for the visible results of each round itself. "elsewhere": it waits for
+ * the stream of this handle in another context.
+ */
+static void early(size_t bytes, const char *work, const char *how)
 {
     unsigned old = 0;
     CUevent event;
@@ -217,7 +233,9 @@ static void early(size_t bytes, const char *work, bool synced)
     spin_ns = 3000000;
     for (unsigned i = 1; i <= 40; i++) {
         submit_work(work, i, event);
-        if (synced) {
+        if (strcmp(how, "elsewhere") == 0)
+            wait_elsewhere();
+        if (strcmp(how, "synced") == 0) {
             MUST(cu.cuStreamSynchronize(earlier));
             launch();
             MUST(cu.cuEventRecord(event, earlier));
@@ -371,10 +389,12 @@ int main(int argc, char **argv)
     prepare();
     if (strncmp(argv[1], "early-", 6) == 0) {
         earlier = stream = CU_STREAM_LEGACY;
+        if (argv[1][6] == 'u')
+            MUST(cu.cuStreamBeginCapture_v2(kit_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
         if (argv[1][6] == 'o')
             stream = CU_STREAM_PER_THREAD;
         else
-            MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+            MUST(cu.cuStreamCreate(argv[1][6] == 'u' ? &earlier : &stream, CU_STREAM_DEFAULT));
     }
     if (strcmp(argv[1], "gate") == 0)
         gate();
@@ -383,7 +403,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "holds-back") == 0)
         holds(true);
     else if (strncmp(argv[1], "early", 5) == 0 && argc >= 4)
-        early(strtoul(argv[2], NULL, 10), argv[3], argc == 5);
+        early(strtoul(argv[2], NULL, 10), argv[3], argc == 5 ? argv[4] : "");
     else if (strcmp(argv[1], "queue") == 0)
         queue();
     else if (strcmp(argv[1], "stale") == 0)

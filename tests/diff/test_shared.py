@@ -41,6 +41,8 @@ def test_natively(run, streams):
     ("early 1048576 copy", "does not wait\n"), ("early 2097152 copy", "does not wait\n"), ("early 2097153 copy", "always waits\n"),
     ("early 16777216 copy", "always waits\n"), ("early 16777216 any", "always waits\n"), ("early 16777216 block", "always waits\n"),
     ("early 16777216 function", "always waits\n"), ("early 16777216 graph", "always waits\n"),
+    ("early-legacy 16777216 copy elsewhere", "always waits\n"), ("early-own 16777216 copy elsewhere", "always waits\n"),
+    ("early-unlisted 16777216 copy", "always waits\n"),
     ("early-own 2097152 copy", "does not wait\n")])
 def test_two_threads(run, case, expected, preload):
     done = run(APPS / "shared", *case.split(), sim=True, preload=preload, GPUFEED_STAGE_RING=8 << 20, **STAGED)

@@ -519,39 +519,44 @@ static struct gf_stream_slot *find_slot(struct gf_submit_table *table, CUstream 
 
 /* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has one. */
 static struct gf_visible *find_count(struct gf_submit_table *table, CUstream stream,
-                                     bool *ret_pending)
+                                     CUcontext context, bool *ret_pending)
 {
+    struct gf_visible *const legacy = gf_visible_of_legacy(table, context);
     struct gf_stream_slot *slot;
 
     *ret_pending = false;
     if (stream == CU_STREAM_LEGACY) {
-        *ret_pending = blocking_are_pending(table) || threads_are_pending(table);
-        return &table->legacy_visible;
+        *ret_pending = gf_load_relaxed(&table->uncounted_visible) || blocking_are_pending(table) ||
+                       threads_are_pending(table);
+        return legacy;
     }
     if (stream == CU_STREAM_PER_THREAD) {
         const unsigned own = gf_setup.submitter();
-        *ret_pending = is_pending(&table->legacy_visible);
+        *ret_pending = is_pending(legacy);
         return own < GF_SUBMITTERS_OWN ? &table->submitters[own].own_visible : NULL;
     }
     slot = find_slot(table, stream);
     if (!slot)
         return NULL;
-    *ret_pending = gf_load_relaxed(&slot->blocking) && is_pending(&table->legacy_visible);
+    *ret_pending = gf_load_relaxed(&slot->blocking) && is_pending(legacy);
     return &slot->visible;
 }
 
-bool gf_visible_is_pending(CUstream stream, struct gf_visible_mark *ret)
+bool gf_visible_is_pending(CUstream stream, CUcontext context, struct gf_visible_mark *ret)
 {
     bool pending;
 
     *ret = (struct gf_visible_mark){.of = NULL};
     if (!gf_setup.submissions)
         return true;
-    ret->of = find_count(gf_setup.submissions, stream, &pending);
+    ret->of = find_count(gf_setup.submissions, stream, context, &pending);
     if (!ret->of)
         return true;
     ret->made = gf_load_acquire(&ret->of->made);
-    return pending || ret->made != gf_load_relaxed(&ret->of->seen);
+    pending |= ret->made != gf_load_relaxed(&ret->of->seen);
+    if (gf_load_relaxed(&ret->of->context) != (uintptr_t)context)
+        ret->of = NULL;
+    return pending;
 }
 
 void gf_visible_waited(const struct gf_visible_mark *mark)

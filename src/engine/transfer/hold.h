@@ -106,14 +106,14 @@ void gf_hold_count(struct gf_hold_count *ret);
 
 /* The count of a stream before a wait for this stream. */
 struct gf_visible_mark {
-    struct gf_visible *of; /* NULL: unknown */
+    struct gf_visible *of; /* NULL: unknown, or the results of other contexts are counted, too */
     uint32_t made;
 };
 
 /*
  * Returns whether visible results may be pending on the stream, or on one with which it is ordered.
- * If nothing is known about the stream, the result is true.
+ * If nothing is known about the stream, the result is true. context: the stream's.
  */
-bool gf_visible_is_pending(CUstream stream, struct gf_visible_mark *ret);
+bool gf_visible_is_pending(CUstream stream, CUcontext context, struct gf_visible_mark *ret);
 /* Called after the calling thread has waited for the stream since gf_visible_is_pending. */
 void gf_visible_waited(const struct gf_visible_mark *mark);

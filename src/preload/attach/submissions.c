@@ -47,6 +47,7 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
         /* The stream may have got work before it was listed. */
         gf_store_relaxed(&slot->visible.seen, 0);
         gf_store_relaxed(&slot->visible.made, 1);
+        gf_store_relaxed(&slot->visible.context, (uintptr_t)facts->context);
         fill_slot(slot, facts);
         const size_t number = (size_t)(slot - gf_submissions.slots);
         atomic_fetch_or(&gf_submissions.listed[number / 64], UINT64_C(1) << number % 64);
@@ -68,12 +69,12 @@ struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *
     return facts(stream, &found) ? take_stream_slot(stream, &found) : NULL;
 }
 
-struct gf_visible *gf_submissions_visible(CUstream stream)
+struct gf_visible *gf_submissions_visible(CUstream stream, CUcontext context)
 {
     const unsigned set = gf_thread.counters;
 
     if (stream == CU_STREAM_LEGACY)
-        return &gf_submissions.legacy_visible;
+        return gf_visible_of_legacy(&gf_submissions, context);
     if (stream == CU_STREAM_PER_THREAD)
         return set && set <= GF_SUBMITTERS_OWN ? &gf_submissions.submitters[set - 1].own_visible
                                                : NULL;

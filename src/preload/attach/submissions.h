@@ -45,9 +45,9 @@ typedef bool gf_stream_facts_fn(CUstream stream, struct gf_stream_facts *ret);
 struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts);
 /*
  * Returns the stream's count of calls with visible results; NULL if it has none: the stream is not
- * listed, or the calling thread shares its record. stream: not 0.
+ * listed, or the calling thread shares its record. stream: not 0; context: the current one.
  */
-struct gf_visible *gf_submissions_visible(CUstream stream);
+struct gf_visible *gf_submissions_visible(CUstream stream, CUcontext context);
 /*
  * Adds a context to the list. Returns true if the context was added, and false if it was already
  * listed or could not be added.

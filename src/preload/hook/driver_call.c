@@ -126,6 +126,50 @@ void gf_submit_first(const struct gf_submission *submission)
         atomic_fetch_or(submission->stream_work, submission->work);
 }
 
+static bool is_predefined(CUstream stream)
+{
+    return (uintptr_t)stream < GF_SUBMIT_FILLING;
+}
+
+/* Work of a stream that is being captured does not run now. The graph's launch counts. */
+static void note_uncounted(CUstream stream)
+{
+    if (is_uncaptured(gf_driver_functions(), stream))
+        gf_store_relaxed(&gf_submissions.uncounted_visible, true);
+}
+
+CUresult gf_submit_visible(CUstream stream, CUresult result)
+{
+    uintptr_t owner = 0;
+
+    if (!gf_submissions_on() || gf_thread.inside)
+        return result;
+    gf_keep_errno();
+    const CUcontext context = current_context(gf_driver_functions());
+    struct gf_visible *visible = gf_submissions_visible(stream, context);
+    if (!visible) {
+        note_uncounted(stream);
+        return result;
+    }
+    if (is_predefined(stream) && !gf_cas_relaxed(&visible->context, &owner, (uintptr_t)context) &&
+        owner != (uintptr_t)context)
+        gf_store_relaxed(&visible->context, GF_SUBMIT_SEVERAL);
+    gf_add_release(&visible->made, 1);
+    return result;
+}
+
+struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made)
+{
+    if (!gf_submissions_on())
+        return NULL;
+    gf_keep_errno();
+    const CUcontext context = current_context(gf_driver_functions());
+    struct gf_visible *visible = gf_submissions_visible(stream, context);
+
+    *ret_made = visible ? gf_load_acquire(&visible->made) : 0;
+    return visible && gf_load_relaxed(&visible->context) == (uintptr_t)context ? visible : NULL;
+}
+
 void gf_submit_await(CUstream stream)
 {
     struct gf_engine_call call;

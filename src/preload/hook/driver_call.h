@@ -158,15 +158,13 @@ static inline void gf_submit_end(const struct gf_submission *submission)
         submitted_;                                                                                \
     })
 
-/* Called after a call with visible results (struct gf_visible) was submitted. */
-static inline CUresult gf_submit_visible(CUstream stream, CUresult result)
-{
-    struct gf_visible *visible =
-        gf_submissions_on() && !gf_thread.inside ? gf_submissions_visible(stream) : NULL;
-    if (visible)
-        gf_add_release(&visible->made, 1);
-    return result;
-}
+/* Called after a call with visible results (struct gf_visible) was submitted. Returns `result`. */
+CUresult gf_submit_visible(CUstream stream, CUresult result);
+/*
+ * Called before a wait for the stream. Returns the count of which the program then knows the first
+ * *ret_made results; NULL if it may know none.
+ */
+struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made);
 
 /*
  * Wraps a call that puts something other than work on a stream, such as an event. GPU time does not

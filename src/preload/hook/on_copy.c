@@ -419,8 +419,8 @@ GF_STREAM_PAIR(FILL_2D_D32_ASYNC, cuMemsetD2D32Async);
     GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy, (const CUDA_MEMCPY3D_PEER *pCopy),     \
                    (pCopy))
 #define BLOCK_TO_PEER_ASYNC(symbol, null_stream)                                                   \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
-                   (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), (pCopy, hStream))
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
+                           (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), (pCopy, hStream))
 
 GF_BLOCKING_PAIR(COPY_ON_DEVICE, cuMemcpyDtoD_v2);
 GF_STREAM_PAIR(COPY_ON_DEVICE_ASYNC, cuMemcpyDtoDAsync_v2);

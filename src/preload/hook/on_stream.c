@@ -187,8 +187,8 @@ static CUresult saw_visible(struct gf_visible *visible, uint32_t made, CUresult 
         const CUstream stream = hStream ? hStream : null_stream;                                   \
         if (!real)                                                                                 \
             return CUDA_ERROR_NOT_FOUND;                                                           \
-        struct gf_visible *visible = gf_submissions_visible(stream);                               \
-        const uint32_t made = visible ? gf_load_acquire(&visible->made) : 0;                       \
+        uint32_t made;                                                                             \
+        struct gf_visible *visible = gf_submit_await_visible(stream, &made);                       \
         expect_copy(stream);                                                                       \
         return saw_visible(visible, made,                                                          \
                            forget_copy(GF_WAITED(gf_timed_driver_wait, "cuStreamSynchronize", 0,   \

@@ -280,9 +280,10 @@ static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
  * Whether the copy waits for the earlier work of the stream. The driver's call would do so for
  * synchronous copies, and for those of more than GF_TUNE_ASYNC_NOWAIT.
  */
-static bool h2d_waits(const struct gf_copy_call *call, struct gf_visible_mark *ret_mark)
+static bool h2d_waits(const struct gf_stage_request *request, struct gf_visible_mark *ret_mark)
 {
-    const bool pending = gf_visible_is_pending(call->stream, ret_mark);
+    const struct gf_copy_call *const call = request->call;
+    const bool pending = gf_visible_is_pending(call->stream, request->context->handle, ret_mark);
 
     if (!call->async)
         return true;
@@ -316,7 +317,7 @@ static enum gf_bypass h2d_stage_queued(const struct gf_stage_request *request,
 enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     struct gf_visible_mark mark;
-    const bool async = request->call->async, waits = h2d_waits(request->call, &mark);
+    const bool async = request->call->async, waits = h2d_waits(request, &mark);
     enum gf_order order;
     const enum gf_bypass unstaged = gf_order_choose(request, waits, ret, &order);
 
