@@ -20,6 +20,7 @@
  * captures, a copy waits for the legacy stream, and that for another thread's copy. fault-pair-after,
  * fault-pair-small-after: the same after a fault in the first copy. creates-after,
  * registers-after: a copy waits in the driver for what another thread does after its own copies.
+ * handler: the handler of SIGSEGV, in a copy on another stream, reads what this thread copies.
  */
 #include "kit.h"
 
@@ -557,6 +558,46 @@ static void creates(unsigned rounds, unsigned before)
     }
 }
 
+static void on_reading_fault(int number, siginfo_t *info, void *unused)
+{
+    char *const page = (char *)((uintptr_t)info->si_addr & ~UINT64_C(4095));
+
+    (void)number, (void)unused;
+    while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
+        ;
+    MUST(cu.cuMemcpyDtoDAsync_v2(snapshot, device, SIZE, stream));
+    mprotect(page, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void fault_elsewhere(void *unused)
+{
+    unsigned char *const from = kit_pageable(SIZE);
+    const CUdeviceptr to = kit_device(SIZE);
+
+    (void)unused;
+    mprotect(from + 4 * MIB, 4096, PROT_NONE);
+    MUST(cu.cuMemcpyHtoDAsync_v2(to, from, SIZE, kit_stream()));
+}
+
+static void handler(void)
+{
+    const struct sigaction fault = {.sa_sigaction = on_reading_fault, .sa_flags = SA_SIGINFO};
+
+    sigaction(SIGSEGV, &fault, NULL);
+    snapshot = kit_device(SIZE);
+    for (unsigned i = 2; i < ROUNDS; i++) {
+        memset(host, (int)i, SIZE);
+        over = false;
+        kit_thread(context, fault_elsewhere, NULL);
+        kit_sleep_us(20000); /* until the thread is in its handler */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
+        over = true;
+        kit_join();
+        MUST(cu.cuMemcpyDtoHAsync_v2(host, snapshot, SIZE, stream));
+        want_all(host[0]);
+    }
+}
+
 static void with_signals(const char *name)
 {
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO},
@@ -608,6 +649,8 @@ int main(int argc, char **argv)
         pair_beside_captures(rounds, strstr(argv[1], "small"), argv[1][0] == 'f');
     else if (strcmp(argv[1], "creates-after") == 0)
         creates(ROUNDS, 4);
+    else if (strcmp(argv[1], "handler") == 0)
+        handler();
     else if (strcmp(argv[1], "registers-after") == 0)
         creates(ROUNDS, 1);
     else if (strstr(argv[1], "-small-"))

@@ -53,7 +53,7 @@ SLOW_CAPTURES = "cuStreamBeginCapture_v2:1000,cuMemcpyHtoDAsync_v2:500,cuMemcpyD
 SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
 HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "after-legacy": {"SIM_DELAY": SLOW_CAPTURES}, "after-legacy-back": {"SIM_DELAY": SLOW_CAPTURES},
-    "wait-event": {"SIM_LINK_MBPS": 2000}, "solids": {"SIM_LINK_MBPS": 2000}, "destroy": {"SIM_LINK_MBPS": 2000},
+    "wait-event": {"SIM_LINK_MBPS": 2000}, "handler": {"SIM_LINK_MBPS": 2000}, "solids": {"SIM_LINK_MBPS": 2000}, "destroy": {"SIM_LINK_MBPS": 2000},
     "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "event-late-urgent": {"SIM_DELAY": "cuEventRecord:10000"},
     "destroy-urgent": {"SIM_LINK_MBPS": 2000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:1000"}, "lost": {"SIM_LINK_MBPS": 500},
     "beside": {"SIM_DELAY": SLOW_CALLS}, "into": {"SIM_DELAY": SLOW_CALLS},

@@ -142,7 +142,7 @@ CUresult gf_submit_visible(CUstream stream, CUresult result)
 {
     uintptr_t owner = 0;
 
-    if (!gf_submissions_on() || gf_thread.inside)
+    if (!gf_submissions_on() || gf_thread.ours)
         return result;
     gf_keep_errno();
     const CUcontext context = current_context(gf_driver_functions());
@@ -173,10 +173,13 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made)
 void gf_submit_await(CUstream stream)
 {
     struct gf_engine_call call;
+    const unsigned inside = gf_thread.inside;
+
+    gf_thread.inside = 0; /* a signal handler may have interrupted the engine */
     const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return;
-    if (transfer->await_hold)
+    if (transfer && transfer->await_hold)
         transfer->await_hold(stream);
-    gf_engine_call_end(&call);
+    if (transfer)
+        gf_engine_call_end(&call);
+    gf_thread.inside = inside;
 }

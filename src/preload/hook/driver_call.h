@@ -47,7 +47,10 @@
     hook(symbol, CU_STREAM_LEGACY);                                                                \
     hook(symbol##_ptsz, CU_STREAM_PER_THREAD)
 
-/* Wraps a call by which the program submits work to a stream (preload/attach/submissions.h). */
+/*
+ * Wraps a call by which the program submits work to a stream (preload/attach/submissions.h). Inside the
+ * engine, such a call is that of a signal handler: the engine calls the driver's own functions.
+ */
 
 /*
  * Returns the stream's record of work, for a stream that is not in the first slot of the look-up.
@@ -104,7 +107,7 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
     uintptr_t published;
 
     ret->set = 0;
-    if (gf_unlikely(!gf_submissions_on()) || gf_thread.inside)
+    if (gf_unlikely(!gf_submissions_on()) || gf_thread.ours)
         return;
     ret->set = gf_counters_mine();
     ret->work = work;
@@ -173,7 +176,7 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made);
 #define GF_ORDERED(of, call)                                                                       \
     ({                                                                                             \
         const CUstream stream_ = (of);                                                             \
-        const unsigned set_ = gf_submissions_on() && !gf_thread.inside ? gf_counters_mine() : 0;   \
+        const unsigned set_ = gf_submissions_on() && !gf_thread.ours ? gf_counters_mine() : 0;     \
         const uintptr_t outer_ =                                                                   \
             set_ ? gf_submit_enter(set_, stream_, gf_submit_published(stream_)) : 0;               \
         const CUresult ordered_ = (call);                                                          \
