@@ -306,7 +306,25 @@ static void warm(char *host)
     assert_true(ring_bytes());
 }
 
-/* A call that waits for the context releases only those segments that were long unused. */
+static unsigned first_submitter(void)
+{
+    return 0;
+}
+
+static void other_thread_submits(bool yes)
+{
+    static struct gf_submit_table table = {.submitters[1].stream = 8};
+    struct gf_transfer_setup now = gf_setup;
+
+    now.submissions = yes ? &table : NULL;
+    now.submitter = first_submitter;
+    gf_setup_set(&now);
+}
+
+/*
+ * A call that waits for the context releases only those segments that were long unused, and only while
+ * no other thread is inside a call that submits work.
+ */
 static void waits_release_stale_segments(void **unused)
 {
     char *const host = calloc(1, MEMORY);
@@ -317,6 +335,10 @@ static void waits_release_stale_segments(void **unused)
     ops->waited();
     assert_int_equal(ring_bytes(), full);
     gf_add_relaxed(&driver.clock_offset, GF_TUNE_RING_IDLE_NS / 1000000000 + 1);
+    other_thread_submits(true);
+    ops->waited();
+    assert_int_equal(ring_bytes(), full);
+    other_thread_submits(false);
     ops->waited();
     assert_int_equal(ring_bytes(), 0);
     free(host);

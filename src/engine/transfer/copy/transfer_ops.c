@@ -80,12 +80,13 @@ static bool free_may_trim(CUdeviceptr p, bool (*waits)(CUdeviceptr, const struct
 
 /*
  * Called after a successful call that waited. If a capture forbade waiting, that call would have
- * failed.
+ * failed. Beside calls of other threads, a later call releases the memory: the driver's calls that
+ * unregister wait as those that register (gf_ring_equip).
  */
 static void trim_ring(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    struct gf_context *context = gf_context_enter();
+    struct gf_context *context = gf_hold_others_submit() ? NULL : gf_context_enter();
     if (!context)
         return;
     if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
