@@ -87,6 +87,8 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                  .last = ret->last};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
+        if (reason == gf_bypass_full && !gf_ring_is_on(admission->ring))
+            reason = gf_bypass_failed;
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
         ret->stream_was_idle = is_idle_now(admission, ret);
     }
