@@ -128,7 +128,7 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
                             where, sizeof(where)),
                  gf_help_remedy(gf_help_stall, name));
     }
-    gf_tally_free(&ranks);
+    free(ranks.rows);
 }
 
 static void add_sums(const struct gf_answer *answer, struct items *items)

@@ -208,13 +208,13 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
 
 void gf_answer_free(struct gf_answer *answer)
 {
-    gf_tally_free(&answer->causes);
-    gf_tally_free(&answer->sites);
-    gf_tally_free(&answer->threads);
-    gf_tally_free(&answer->ranks);
-    gf_rank_table_free(&answer->table);
-    gf_steps_free(&answer->steps);
-    gf_reported_steps_free(&answer->reported_steps);
+    free(answer->causes.rows);
+    free(answer->sites.rows);
+    free(answer->threads.rows);
+    free(answer->ranks.rows);
+    free(answer->table.rows);
+    free(answer->steps.list);
+    free(answer->reported_steps.list);
     gf_lines_free(&answer->verdict);
     gf_lines_free(&answer->differing);
     gf_lines_free(&answer->helps);

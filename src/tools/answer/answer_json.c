@@ -102,7 +102,7 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
         }
         struct gf_tally tally = gf_tally(answer->job, by, GF_BY_CAUSE);
         json_array_append_new(list, table_of(answer, &tally, top));
-        gf_tally_free(&tally);
+        free(tally.rows);
     }
     return list;
 }

@@ -309,7 +309,7 @@ static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, en
                 gf_by_names[by]);
     if (by == GF_BY_STEP)
         print_steps(out, answer, top);
-    gf_tally_free(&tally);
+    free(tally.rows);
 }
 
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)

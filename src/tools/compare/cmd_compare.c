@@ -518,7 +518,8 @@ static int compare_runs(const struct words *words, char *const *command)
     else if (!error || error == -EINTR)
         error = print_trial(words, &trial, !error) ?: error;
     const int code = error ? GF_EXIT_FAILED : verdict(words, &trial.ratio);
-    gf_trial_free(&trial);
+    free(trial.times[0]);
+    free(trial.times[1]);
     fflush(stdout);
     gf_interrupt_end();
     return code;
@@ -566,8 +567,8 @@ static int compare_folders(const struct words *words, const char *const paths[2]
     const int code = error
                          ? GF_EXIT_FAILED
                          : compare_times(words, (const char *const[]){plain[0], plain[1]}, folders);
-    gf_folder_free(&folders[0]);
-    gf_folder_free(&folders[1]);
+    free(folders[0].runs);
+    free(folders[1].runs);
     return code;
 }
 

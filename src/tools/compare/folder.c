@@ -83,11 +83,6 @@ int gf_folder_read(const char *path, struct gf_folder *ret)
     return ret->runs ? each_entry(path, add_run, ret) : -ENOMEM;
 }
 
-void gf_folder_free(struct gf_folder *folder)
-{
-    free(folder->runs);
-}
-
 bool gf_folder_has_steps(const struct gf_folder *folder)
 {
     for (size_t i = 0; i < folder->count; i++)

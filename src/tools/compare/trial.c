@@ -202,9 +202,3 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
     free(runs.list[1]);
     return error;
 }
-
-void gf_trial_free(struct gf_trial *trial)
-{
-    free(trial->times[0]);
-    free(trial->times[1]);
-}

@@ -52,8 +52,7 @@ struct gf_trial {
 /*
  * Makes `pairs` pairs of runs, in random order within each pair. Stops at the first run that fails,
  * after printing an error, and returns -errno. Stops at SIGINT, and returns -EINTR; *ret then has
- * the finished pairs. The caller frees *ret in all cases.
+ * the finished pairs. The caller frees the times in all cases.
  */
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
                  struct gf_trial *ret);
-void gf_trial_free(struct gf_trial *trial);

@@ -214,9 +214,3 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
     use_reported(&table, job, reported);
     return table;
 }
-
-void gf_rank_table_free(struct gf_rank_table *table)
-{
-    free(table->rows);
-    *table = (struct gf_rank_table){0};
-}

@@ -36,9 +36,7 @@ struct gf_rank_table {
 
 /*
  * Makes a table with a row for each rank that a process has. reported: durations of ranks without
- * marks.
+ * marks. The caller frees the rows.
  */
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
                                         const struct gf_reported_list *reported);
-
-void gf_rank_table_free(struct gf_rank_table *table);

@@ -99,12 +99,6 @@ struct gf_steps gf_steps_find(const struct gf_job *job)
     return steps;
 }
 
-void gf_steps_free(struct gf_steps *steps)
-{
-    free(steps->list);
-    *steps = (struct gf_steps){0};
-}
-
 #define LEAST_STEPS 32
 #define EDGE 8            /* least number of steps before and after the change */
 #define LEAST_FACTOR 1.25 /* least ratio of the medians after and before the change */
@@ -297,10 +291,4 @@ struct gf_reported_list gf_reported_steps_find(const struct gf_job *job)
     if (ret.count)
         qsort(ret.list, ret.count, sizeof(*ret.list), by_median);
     return ret;
-}
-
-void gf_reported_steps_free(struct gf_reported_list *steps)
-{
-    free(steps->list);
-    *steps = (struct gf_reported_list){0};
 }

@@ -23,9 +23,8 @@ struct gf_steps {
     double median_s;
 };
 
-/* Finds the steps of a job. The list is empty if memory is short. */
+/* Finds the steps of a job. The list is empty if memory is short; the caller frees it. */
 struct gf_steps gf_steps_find(const struct gf_job *job);
-void gf_steps_free(struct gf_steps *steps);
 
 /*
  * Finds the split that explains most of the variance of the values (least squares), with at least
@@ -71,6 +70,5 @@ struct gf_reported_list {
     size_t count;
 };
 
-/* Finds the reports with steps. The list is empty if memory is short. */
+/* Finds the reports with steps. The list is empty if memory is short; the caller frees it. */
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job);
-void gf_reported_steps_free(struct gf_reported_list *steps);

@@ -204,12 +204,6 @@ void gf_tally_join(struct gf_tally *tally)
         qsort(tally->rows, kept, sizeof(*tally->rows), by_sum);
 }
 
-void gf_tally_free(struct gf_tally *tally)
-{
-    free(tally->rows);
-    *tally = (struct gf_tally){0};
-}
-
 #define BINS 64
 #define EDGE 6 /* least number of bins before and after the change */
 #define LEAST_FACTOR 3

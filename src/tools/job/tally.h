@@ -26,7 +26,7 @@ struct gf_tally {
 
 /*
  * Sums all stalls by the property `by`. The `main` of a row is the value of the property `second`
- * with the longest sum. The tally is empty if memory is short.
+ * with the longest sum. The tally is empty if memory is short. The caller frees the rows.
  */
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second);
 
@@ -49,8 +49,6 @@ void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t 
 
 /* Joins the rows with the same key, and sorts the rows. */
 void gf_tally_join(struct gf_tally *tally);
-
-void gf_tally_free(struct gf_tally *tally);
 
 struct gf_onset {
     double at;     /* time of the change; 0: nothing changed */
