@@ -11,7 +11,10 @@
  */
 #define GF_TIME_MAX 1e11
 
-/* Expands X(field) for each field of an event that the command reads. Other fields are skipped. */
+/*
+ * Expands X(field) for each field that the command reads, of an event or of an object in an event's
+ * list. Other fields are skipped.
+ */
 #define GF_EVENT_FIELDS(X)                                                                         \
     X(event)                                                                                       \
     X(time)                                                                                        \
@@ -50,6 +53,9 @@
     X(interval_ms)                                                                                 \
     X(gpus)                                                                                        \
     X(copies)                                                                                      \
+    X(direction)                                                                                   \
+    X(way)                                                                                         \
+    X(bytes)                                                                                       \
     X(longest)
 
 /* The fields of an event, as spans of its line. A field that is absent has a span of size 0. */

@@ -41,48 +41,24 @@ static void add_states(struct gf_activity *activity, struct gf_span gpu)
         }
 }
 
-/* A sum of copies or a single copy, which the log writes in the same form. */
-struct row {
-    struct gf_span direction, way, calls, bytes, us, start, tid;
-};
-
-static bool read_row(struct gf_span object, struct row *ret)
+/* Reads a sum of copies or a single copy, which the log writes in the same form. */
+static bool read_row(struct gf_span object, struct gf_event *ret)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } members[] = {
-        {"direction", offsetof(struct row, direction)},
-        {"way", offsetof(struct row, way)},
-        {"calls", offsetof(struct row, calls)},
-        {"bytes", offsetof(struct row, bytes)},
-        {"us", offsetof(struct row, us)},
-        {"start", offsetof(struct row, start)},
-        {"tid", offsetof(struct row, tid)},
-    };
-    struct gf_scan scan = gf_scan_begin(object, '{');
-    struct gf_span key, value;
-
-    *ret = (struct row){0};
-    while (gf_scan_member(&scan, &key, &value))
-        for (size_t i = 0; i < GF_ARRAY_LEN(members); i++)
-            if (gf_span_is(key, members[i].name))
-                *(struct gf_span *)(void *)((char *)ret + members[i].offset) = value;
-    return gf_scan_ended(&scan) && ret->direction.size && ret->bytes.size;
+    return gf_event_read(object, ret) && ret->direction.size && ret->bytes.size;
 }
 
 static void add_sums(struct gf_activity *activity, struct gf_span list)
 {
     struct gf_scan scan = gf_scan_begin(list, '[');
     struct gf_span element;
-    struct row row;
+    struct gf_event row;
 
     while (gf_scan_element(&scan, &element))
         if (read_row(element, &row))
             activity->bytes[is_to_device(row.direction) ? 0 : 1] += bounded(row.bytes, 1e18);
 }
 
-static void add_copy(struct gf_job *job, uint32_t process, const struct row *row, double shift)
+static void add_copy(struct gf_job *job, uint32_t process, const struct gf_event *row, double shift)
 {
     struct gf_long_copy *place = GF_JOB_PLACE(job->copies, job->copy_count, job->copy_room);
     const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(row->tid));
@@ -112,7 +88,7 @@ static void add_longest(struct gf_job *job, uint32_t process, struct gf_span lis
 {
     struct gf_scan scan = gf_scan_begin(list, '[');
     struct gf_span element;
-    struct row row;
+    struct gf_event row;
 
     while (gf_scan_element(&scan, &element))
         if (read_row(element, &row))
@@ -153,15 +129,6 @@ struct frames {
     uint32_t own[2], own_count;
 };
 
-/* Whether the file belongs to Python itself or to an installed package. */
-static bool is_library(const char *file)
-{
-    const char *lib = strstr(file, "/lib/python");
-
-    return *file == '<' || lib || strstr(file, "/site-packages/") ||
-           strstr(file, "/dist-packages/");
-}
-
 /*
  * Whether the object is a run-time library, whose frames do not show which part of the program made
  * the call.
@@ -196,7 +163,7 @@ static void read_python_frame(struct gf_job *job, struct frames *frames, struct 
     gf_frame_python(frame, &python);
     snprintf(text, sizeof(text), "%s:%ld in %s", gf_path_file_name(python.file), python.line,
              python.function);
-    add_frame(job, frames, text, !is_library(python.file));
+    add_frame(job, frames, text, *python.file != '<' && !gf_path_is_python_library(python.file));
 }
 
 static void read_native_frame(struct gf_job *job, struct frames *frames, struct gf_span frame)

@@ -10,38 +10,6 @@
 
 #include <stdio.h>
 
-/* A progress line on standard error. It is shown only on a terminal. */
-struct gf_progress {
-    bool on, shown;
-    uint64_t due_ns;
-    size_t total; /* sources */
-};
-
-static void gf_progress_begin(struct gf_progress *progress, size_t total)
-{
-    *progress = (struct gf_progress){.on = isatty(STDERR_FILENO) == 1, .total = total};
-    if (progress->on)
-        progress->due_ns = gf_now_ns() + 500000000;
-}
-
-/* Updates the line at most five times per second. Shows nothing in the first half second. */
-static void gf_progress_show(struct gf_progress *progress, size_t done, uint64_t bytes)
-{
-    if (!progress->on || gf_now_ns() < progress->due_ns)
-        return;
-    fprintf(stderr, "\rread %zu of %zu files, %lu MB", done, progress->total, bytes / 1000000);
-    progress->shown = true;
-    progress->due_ns = gf_now_ns() + 200000000;
-}
-
-/* Removes the line. */
-static void gf_progress_end(struct gf_progress *progress)
-{
-    if (progress->shown)
-        fputs("\r\033[K", stderr);
-    progress->shown = false;
-}
-
 #define REPORT_MAX_BYTES ((size_t)256 << 20)
 #define LINES_PER_PROGRESS 4096
 
@@ -49,9 +17,22 @@ struct reading {
     struct gf_job *job;
     json_t *reports;
     struct gf_read_counts *counts;
-    struct gf_progress progress;
-    size_t done; /* sources */
+    size_t done, total; /* sources */
+    /* When the progress line on standard error is due; UINT64_MAX without a terminal. */
+    uint64_t progress_ns;
+    bool has_progress; /* the line is shown */
 };
+
+/* Updates the line at most five times per second. Shows nothing in the first half second. */
+static void show_progress(struct reading *reading, size_t done, uint64_t bytes)
+{
+    if (gf_now_ns() < reading->progress_ns)
+        return;
+    fprintf(stderr, "\rread %zu of %zu files, %lu MB", done, reading->total,
+            (reading->counts->bytes + bytes) / 1000000);
+    reading->has_progress = true;
+    reading->progress_ns = gf_now_ns() + 200000000;
+}
 
 /* One source. */
 struct state {
@@ -174,43 +155,60 @@ static void count_source(struct gf_read_counts *counts, const struct state *stat
     }
 }
 
-static bool read_source(struct reading *reading, const struct gf_source *source)
+/* Reads the whole source, or up to its first event. Returns 0 or an error of gf_source_open. */
+static int read_lines(struct reading *reading, struct state *state, bool whole)
 {
-    const int fd = gf_source_open(source);
-    struct state state = {.source = source};
+    const int fd = gf_source_open(state->source);
     struct gf_span line;
     uint64_t at = 0;
 
-    if (fd < 0) {
-        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source), gf_source_reason(fd));
+    if (fd < 0)
+        return fd;
+    gf_line_reader_begin(&state->lines, fd);
+    while ((whole || !state->events) && gf_line_reader_next(&state->lines, &line) &&
+           read_line(reading, state, line))
+        if (++at % LINES_PER_PROGRESS == 0)
+            show_progress(reading, reading->done, state->lines.bytes);
+    gf_job_log_free(&state->log);
+    gf_line_reader_end(&state->lines);
+    close(fd);
+    return 0;
+}
+
+static bool read_source(struct reading *reading, const struct gf_source *source)
+{
+    struct state state = {.source = source};
+    const int error = read_lines(reading, &state, true);
+
+    if (error) {
+        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source),
+                     gf_source_reason(error));
         return false;
     }
-    gf_line_reader_begin(&state.lines, fd);
-    while (gf_line_reader_next(&state.lines, &line) && read_line(reading, &state, line))
-        if (++at % LINES_PER_PROGRESS == 0)
-            gf_progress_show(&reading->progress, reading->done,
-                             reading->counts->bytes + state.lines.bytes);
     state.foreign |= is_text_only(&state);
     const bool failed = report_failure(&state);
     count_source(reading->counts, &state);
-    gf_job_log_free(&state.log);
-    gf_line_reader_end(&state.lines);
-    close(fd);
     return !failed;
 }
 
 bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret)
 {
-    struct reading reading = {.job = job, .reports = json_array(), .counts = ret};
+    struct reading reading = {
+        .job = job,
+        .reports = json_array(),
+        .counts = ret,
+        .total = sources->count,
+        .progress_ns = isatty(STDERR_FILENO) == 1 ? gf_now_ns() + 500000000 : UINT64_MAX,
+    };
     bool whole = true;
 
     *ret = (struct gf_read_counts){.repeated = sources->repeated};
-    gf_progress_begin(&reading.progress, sources->count);
     for (; reading.done < sources->count; reading.done++) {
         whole = read_source(&reading, &sources->list[reading.done]) && whole;
-        gf_progress_show(&reading.progress, reading.done + 1, ret->bytes);
+        show_progress(&reading, reading.done + 1, 0);
     }
-    gf_progress_end(&reading.progress);
+    if (reading.has_progress)
+        fputs("\r\033[K", stderr); /* removes the line */
     gf_report_file_join(job, reading.reports);
     json_decref(reading.reports);
     return whole;
@@ -221,20 +219,11 @@ bool gf_read_job_takes(const char *path)
     const struct gf_source source = {.path = (char *)(uintptr_t)path};
     struct gf_job job = {0};
     struct gf_read_counts counts = {0};
-    struct reading reading = {.job = &job, .reports = json_array(), .counts = &counts};
+    struct reading reading = {
+        .job = &job, .reports = json_array(), .counts = &counts, .progress_ns = UINT64_MAX};
     struct state state = {.source = &source};
-    struct gf_span line;
-    const int fd = gf_source_open(&source);
 
-    if (fd >= 0) {
-        gf_line_reader_begin(&state.lines, fd);
-        while (!state.events && gf_line_reader_next(&state.lines, &line) &&
-               read_line(&reading, &state, line))
-            ;
-        gf_job_log_free(&state.log);
-        gf_line_reader_end(&state.lines);
-        close(fd);
-    }
+    read_lines(&reading, &state, false);
     json_decref(reading.reports);
     gf_job_free(&job);
     return state.events || state.reports || state.is_doctor;

@@ -2,6 +2,7 @@
 #include "tools/job/sources.h"
 
 #include "base/input_file.h"
+#include "tools/job/job.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,19 +20,13 @@ static int append(struct gf_sources *sources, const char *path, bool is_named,
 {
     if (sources->count == GF_SOURCES_MAX)
         return -EFBIG;
-    if (sources->count == sources->room) {
-        const size_t room = sources->room ? 2 * sources->room : 16;
-        struct gf_source *list = reallocarray(sources->list, room, sizeof(*list));
-        if (!list)
-            return -ENOMEM;
-        sources->list = list;
-        sources->room = room;
-    }
-    char *copy = strdup(path);
+    struct gf_source *place = GF_JOB_PLACE(sources->list, sources->count, sources->room);
+    char *copy = place ? strdup(path) : NULL;
     if (!copy)
         return -ENOMEM;
-    sources->list[sources->count++] = (struct gf_source){
-        copy, is_named, status ? status->st_dev : 0, status ? status->st_ino : 0};
+    *place = (struct gf_source){copy, is_named, status ? status->st_dev : 0,
+                                status ? status->st_ino : 0};
+    sources->count++;
     return 0;
 }
 

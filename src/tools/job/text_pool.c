@@ -45,28 +45,21 @@ static uint64_t hash_of(const char *text, size_t size)
     return fold(fold(hash ^ word, key.second | 1), key.first | 1);
 }
 
-static bool grow_texts(struct gf_text_pool *pool)
+static bool grow_list(struct gf_text_pool *pool)
 {
     const uint32_t room = pool->room ? pool->room * 2 : 256;
-    char **texts = reallocarray(pool->texts, room, sizeof(*texts));
+    struct gf_pool_text *list = reallocarray(pool->list, room, sizeof(*list));
 
-    if (texts)
-        pool->texts = texts;
-    size_t *sizes = reallocarray(pool->sizes, room, sizeof(*sizes));
-    if (sizes)
-        pool->sizes = sizes;
-    uint64_t *hashes = reallocarray(pool->hashes, room, sizeof(*hashes));
-    if (hashes)
-        pool->hashes = hashes;
-    if (!texts || !sizes || !hashes)
+    if (!list)
         return false;
+    pool->list = list;
     pool->room = room;
     return true;
 }
 
 static void place(struct gf_text_pool *pool, uint32_t number)
 {
-    uint32_t at = (uint32_t)pool->hashes[number] & (pool->slot_count - 1);
+    uint32_t at = (uint32_t)pool->list[number].hash & (pool->slot_count - 1);
 
     while (pool->slots[at])
         at = (at + 1) & (pool->slot_count - 1);
@@ -76,7 +69,7 @@ static void place(struct gf_text_pool *pool, uint32_t number)
 /* Keeps at least twice as many slots as strings. */
 static bool grow(struct gf_text_pool *pool)
 {
-    if (pool->count == pool->room && !grow_texts(pool))
+    if (pool->count == pool->room && !grow_list(pool))
         return false;
     if (pool->slot_count >= 2 * pool->room)
         return true;
@@ -99,8 +92,8 @@ static bool find(const struct gf_text_pool *pool, const char *text, size_t size,
     for (uint32_t at = (uint32_t)hash & (pool->slot_count - 1); pool->slots[at];
          at = (at + 1) & (pool->slot_count - 1)) {
         const uint32_t number = pool->slots[at] - 1;
-        if (pool->hashes[number] == hash && pool->sizes[number] == size &&
-            memcmp(pool->texts[number], text, size) == 0) {
+        const struct gf_pool_text *known = &pool->list[number];
+        if (known->hash == hash && known->size == size && memcmp(known->text, text, size) == 0) {
             *ret = number;
             return true;
         }
@@ -117,9 +110,7 @@ static bool append(struct gf_text_pool *pool, const char *text, size_t size, uin
     memcpy(copy, text, size);
     copy[size] = '\0';
     *ret = pool->count++;
-    pool->texts[*ret] = copy;
-    pool->sizes[*ret] = size;
-    pool->hashes[*ret] = hash_of(text, size);
+    pool->list[*ret] = (struct gf_pool_text){copy, size, hash_of(text, size)};
     pool->bytes += size + 1;
     place(pool, *ret);
     return true;
@@ -158,7 +149,7 @@ uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text)
 
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number)
 {
-    return number < pool->count ? pool->texts[number] : "";
+    return number < pool->count ? pool->list[number].text : "";
 }
 
 void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *room)
@@ -178,10 +169,8 @@ void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *ro
 void gf_text_pool_free(struct gf_text_pool *pool)
 {
     for (uint32_t i = 0; i < pool->count; i++)
-        free(pool->texts[i]);
-    free(pool->texts);
-    free(pool->sizes);
-    free(pool->hashes);
+        free(pool->list[i].text);
+    free(pool->list);
     free(pool->slots);
     *pool = (struct gf_text_pool){0};
 }

@@ -8,10 +8,12 @@
 #include "base/base.h"
 
 struct gf_text_pool {
-    char **texts; /* each with a final zero byte */
-    size_t *sizes;
+    struct gf_pool_text {
+        char *text; /* with a final zero byte */
+        size_t size;
+        uint64_t hash;
+    } * list;
     uint32_t *slots; /* hash table of numbers + 1; 0 is free */
-    uint64_t *hashes;
     uint32_t count, room, slot_count;
     size_t bytes, limit; /* bytes of all strings; beyond the limit a new string becomes "..." */
 };
