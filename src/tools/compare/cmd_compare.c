@@ -57,53 +57,67 @@ static void print_times(FILE *out, const char *label, double before, double afte
 }
 
 /* Writes "392 MiB in 1.20 s", or "none". */
-static void format_copies(char *ret, size_t size, const struct gf_figures_copies *copies,
-                          double runs)
+static void format_copies(char *ret, size_t size, const struct gf_copy_sum *copies, double runs)
 {
     char time[32];
 
     snprintf(ret, size, "none");
     if (copies->bytes <= 0)
         return;
-    format_time(time, sizeof(time), "", copies->seconds / runs);
-    if (copies->seconds > 0)
+    format_time(time, sizeof(time), "", copies->duration_s / runs);
+    if (copies->duration_s > 0)
         snprintf(ret, size, "%.0f MiB in %s", copies->bytes / runs / MIB, time);
     else
         snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
 }
 
-/*
- * Prints a row with a part of each arm's copied bytes, as a share of these bytes. Prints no row if
- * the part is 0 in both arms.
- */
-static void print_part(FILE *out, const char *label, double before, double after,
-                       const struct gf_figures_copies *copies[2])
+/* Sums over staged copies, pinned copies, and copies left to the driver. */
+static struct gf_copy_sum copies_of(const struct gf_figures *figures, enum gf_direction direction)
 {
-    const double parts[] = {before, after};
-    char texts[2][32];
+    struct gf_copy_sum all = {0};
 
-    for (size_t i = 0; i < 2; i++)
-        snprintf(texts[i], sizeof(texts[i]), "%.0f %%",
-                 copies[i]->bytes > 0 ? 100 * parts[i] / copies[i]->bytes : 0);
-    if (before > 0 || after > 0)
+    for (int way = 0; way < GF_WAY_OTHER; way++)
+        gf_copy_sum_add(&all, &figures->copies[direction][way]);
+    return all;
+}
+
+/*
+ * Prints a row with the bytes that were copied in this way, as a share of each arm's copied bytes.
+ * Prints no row if there are none in both arms.
+ */
+static void print_way(FILE *out, const char *label, const struct gf_figures figures[2],
+                      enum gf_direction direction, enum gf_way way)
+{
+    char texts[2][32];
+    bool has_bytes = false;
+
+    for (size_t i = 0; i < 2; i++) {
+        const double all = copies_of(&figures[i], direction).bytes;
+        const double part = figures[i].copies[direction][way].bytes;
+        snprintf(texts[i], sizeof(texts[i]), "%.0f %%", all > 0 ? 100 * part / all : 0);
+        has_bytes |= part > 0;
+    }
+    if (has_bytes)
         print_row(out, label, texts[0], texts[1], "");
 }
 
-static void print_compared_copies(FILE *out, const char *label,
-                                  const struct gf_figures_copies *copies[2], const double runs[2])
+static void print_compared_copies(FILE *out, const char *label, const struct gf_figures figures[2],
+                                  enum gf_direction direction, const double runs[2])
 {
+    const struct gf_copy_sum copies[] = {copies_of(&figures[0], direction),
+                                         copies_of(&figures[1], direction)};
     char texts[2][64], change[32] = "";
 
-    if (copies[0]->bytes <= 0 && copies[1]->bytes <= 0)
+    if (copies[0].bytes <= 0 && copies[1].bytes <= 0)
         return;
     for (size_t i = 0; i < 2; i++)
-        format_copies(texts[i], sizeof(texts[i]), copies[i], runs[i]);
-    if (copies[0]->seconds > 0 && copies[1]->seconds > 0)
-        format_change(change, sizeof(change), copies[0]->seconds / runs[0],
-                      copies[1]->seconds / runs[1]);
+        format_copies(texts[i], sizeof(texts[i]), &copies[i], runs[i]);
+    if (copies[0].duration_s > 0 && copies[1].duration_s > 0)
+        format_change(change, sizeof(change), copies[0].duration_s / runs[0],
+                      copies[1].duration_s / runs[1]);
     print_row(out, label, texts[0], texts[1], change);
-    print_part(out, "  of them staged", copies[0]->staged_bytes, copies[1]->staged_bytes, copies);
-    print_part(out, "  of them pinned", copies[0]->pinned_bytes, copies[1]->pinned_bytes, copies);
+    print_way(out, "  of them staged", figures, direction, GF_WAY_STAGED);
+    print_way(out, "  of them pinned", figures, direction, GF_WAY_PINNED);
 }
 
 /* Prints the share of the time in which the GPUs had nothing to do. */
@@ -173,12 +187,10 @@ static void print_causes(FILE *out, struct gf_figures figures[2], const double r
 static void print_figures(FILE *out, const struct gf_figures from[2], const double runs[2])
 {
     struct gf_figures figures[2] = {from[0], from[1]};
-    const struct gf_figures_copies *to[] = {&from[0].to_device, &from[1].to_device};
-    const struct gf_figures_copies *back[] = {&from[0].from_device, &from[1].from_device};
 
     print_gpus(out, from);
-    print_compared_copies(out, "copies to the GPU", to, runs);
-    print_compared_copies(out, "copies from the GPU", back, runs);
+    print_compared_copies(out, "copies to the GPU", from, GF_TO_DEVICE, runs);
+    print_compared_copies(out, "copies from the GPU", from, GF_FROM_DEVICE, runs);
     if (from[0].stalls.count > 0 || from[1].stalls.count > 0) {
         print_stalls(out, "stalls", &from[0].stalls, &from[1].stalls, runs);
         print_causes(out, figures, runs);
@@ -314,16 +326,16 @@ static json_t *stalls_json(const struct gf_figures *figures, double runs)
 static json_t *side_json(const char *name, const struct gf_figures *figures, double seconds,
                          size_t count)
 {
+    const struct gf_copy_sum to = copies_of(figures, GF_TO_DEVICE),
+                             from = copies_of(figures, GF_FROM_DEVICE);
     const double runs = (double)count;
 
-    return json_pack("{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o}", "name", name, "runs",
-                     (int)count, "mean_s", seconds, "gpu_idle",
-                     figures->gpu_s > 0 ? json_real(figures->gpu_empty_s / figures->gpu_s)
-                                        : json_null(),
-                     "to_device", "bytes", figures->to_device.bytes / runs, "s",
-                     figures->to_device.seconds / runs, "from_device", "bytes",
-                     figures->from_device.bytes / runs, "s", figures->from_device.seconds / runs,
-                     "stalls_s", stalls_json(figures, runs));
+    return json_pack(
+        "{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o}", "name", name, "runs", (int)count,
+        "mean_s", seconds, "gpu_idle",
+        figures->gpu_s > 0 ? json_real(figures->gpu_empty_s / figures->gpu_s) : json_null(),
+        "to_device", "bytes", to.bytes / runs, "s", to.duration_s / runs, "from_device", "bytes",
+        from.bytes / runs, "s", from.duration_s / runs, "stalls_s", stalls_json(figures, runs));
 }
 
 static int print_comparison(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,

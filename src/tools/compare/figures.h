@@ -2,15 +2,9 @@
 /* Figures of reports (docs/report.md) that show where time was spent. */
 #pragma once
 
-#include "base/base.h"
+#include "tools/job/sums.h"
 
 #define GF_FIGURES_CAUSES 24
-
-struct gf_figures_copies {
-    /* Sums over staged copies, pinned copies, and copies left to the driver. */
-    double bytes, seconds;
-    double staged_bytes, pinned_bytes;
-};
 
 struct gf_figures_stalls {
     char cause[16]; /* "": the sum of all causes */
@@ -24,7 +18,7 @@ struct gf_figures {
     double steps, steps_s;
     double gpu_s,
         gpu_empty_s; /* the time of the GPUs, and the part in which they had nothing to do */
-    struct gf_figures_copies to_device, from_device;
+    struct gf_copy_sum copies[GF_DIRECTIONS][GF_WAYS];
     struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
 };
 

@@ -30,13 +30,6 @@ static struct gf_rank_row *rank_row_of(const struct gf_rank_table *table, int64_
                         : NULL;
 }
 
-static void add_sum(struct gf_copy_sum *all, const struct gf_copy_sum *sum)
-{
-    all->calls += sum->calls;
-    all->bytes += sum->bytes;
-    all->duration_s += sum->duration_s;
-}
-
 static void add_process(struct gf_rank_row *row, const struct gf_job_process *process)
 {
     struct gf_copies copies = {0};
@@ -59,9 +52,9 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
         const struct gf_copy_sum *sum = &copies.ways[GF_TO_DEVICE][way];
         if (way == GF_WAY_OTHER || sum->duration_s <= 0)
             continue;
-        add_sum(&row->to_device, sum);
+        gf_copy_sum_add(&row->to_device, sum);
         if (way != GF_WAY_DRIVER)
-            add_sum(&row->of_pinned, sum);
+            gf_copy_sum_add(&row->of_pinned, sum);
     }
     if (!process->logged) { /* a report has the sum of the steps' durations, but not their median */
         const double ended = gf_report_number(process->report, "steps.ended");

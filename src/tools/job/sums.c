@@ -10,6 +10,13 @@
 const char *const gf_way_names[GF_WAYS] = {"staged", "pinned", "driver", "other"};
 const char *const gf_direction_names[GF_DIRECTIONS] = {"to_device", "from_device"};
 
+void gf_copy_sum_add(struct gf_copy_sum *sum, const struct gf_copy_sum *more)
+{
+    sum->calls += more->calls;
+    sum->bytes += more->bytes;
+    sum->duration_s += more->duration_s;
+}
+
 static void add_sum(struct gf_copy_sum *sum, const json_t *row)
 {
     sum->calls += gf_report_number(row, "calls") + gf_report_number(row, "copies");

@@ -19,6 +19,8 @@ struct gf_copy_sum {
     double calls, bytes, duration_s;
 };
 
+void gf_copy_sum_add(struct gf_copy_sum *sum, const struct gf_copy_sum *more);
+
 #define GF_COPY_REASONS 32
 
 struct gf_copy_reason {
