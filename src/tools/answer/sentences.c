@@ -113,40 +113,36 @@ static void gf_step_text_say(struct gf_answer *answer)
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size)
 {
     char ranks[GF_AMOUNT], hosts[GF_AMOUNT], time[GF_AMOUNT], from[GF_AMOUNT], to[GF_AMOUNT];
-    size_t at = 0;
+    struct gf_textbuf words = {buf, size, 0};
 
     if (answer->ranks_known)
-        at += (size_t)snprintf(buf, size, "%s",
-                               gf_amount_of((double)answer->ranks_known, "rank", ranks));
-    if (answer->hosts && at < size)
-        at += (size_t)snprintf(buf + at, size - at, at ? " on %s" : "%s",
-                               gf_amount_of((double)answer->hosts, "host", hosts));
-    if (at < size)
-        at += (size_t)snprintf(buf + at, size - at, "%s%zu process%s", at ? ", " : "",
-                               answer->processes, answer->processes == 1 ? "" : "es");
-    if (answer->to > 0 && at < size)
-        snprintf(buf + at, size - at, ", %s from %s to %s",
-                 gf_amount_time(answer->to - answer->from, time),
-                 gf_amount_clock(answer->from, true, from),
-                 gf_amount_clock(answer->to, answer->to - answer->from > 43200, to));
+        gf_say(&words, "%s", gf_amount_of((double)answer->ranks_known, "rank", ranks));
+    if (answer->hosts)
+        gf_say(&words, words.at ? " on %s" : "%s",
+               gf_amount_of((double)answer->hosts, "host", hosts));
+    gf_say(&words, "%s%zu process%s", words.at ? ", " : "", answer->processes,
+           answer->processes == 1 ? "" : "es");
+    if (answer->to > 0)
+        gf_say(&words, ", %s from %s to %s", gf_amount_time(answer->to - answer->from, time),
+               gf_amount_clock(answer->from, true, from),
+               gf_amount_clock(answer->to, answer->to - answer->from > 43200, to));
     return buf;
 }
 
 static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t size)
 {
-    size_t at = 0;
+    struct gf_textbuf words = {buf, size, 0};
 
     *buf = '\0';
     for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
         char share[GF_AMOUNT];
         const struct gf_gpu_part *cause = &time->causes.list[i];
-        if (cause->s < LITTLE_SHARE * time->s || at >= size)
+        if (cause->s < LITTLE_SHARE * time->s)
             break;
-        at += (size_t)snprintf(buf + at, size - at, "%s%s %s", i ? ", " : ": ",
-                               gf_help_words(gf_help_host, cause->name),
-                               gf_amount_share(cause->s, time->s, share));
-        if (!i && *cause->line && at < size)
-            at += (size_t)snprintf(buf + at, size - at, " (at %s)", cause->line);
+        gf_say(&words, "%s%s %s", i ? ", " : ": ", gf_help_words(gf_help_host, cause->name),
+               gf_amount_share(cause->s, time->s, share));
+        if (!i && *cause->line)
+            gf_say(&words, " (at %s)", cause->line);
     }
 }
 

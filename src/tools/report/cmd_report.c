@@ -130,30 +130,26 @@ static int open_torch(const char *path)
 }
 
 /* Prints the names of the written files, unless standard output is one of them. */
-static void print_written(const struct gf_report_flags *flags)
+static void print_written(const char *const files[GF_FILES])
 {
-    const char *path;
-
-    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
-        if ((path = gf_report_target(flags, i).path) && strcmp(path, "-") == 0)
+    for (size_t i = 0; i < GF_FILES_WRITTEN; i++)
+        if (files[i] && strcmp(files[i], "-") == 0)
             return;
-    for (size_t i = 0; i < GF_REPORT_TARGETS; i++)
-        if ((path = gf_report_target(flags, i).path))
-            printf("wrote %s\n", path);
+    for (size_t i = 0; i < GF_FILES_WRITTEN; i++)
+        if (files[i])
+            printf("wrote %s\n", files[i]);
 }
 
-static int write_files(const struct gf_report_flags *flags, const struct gf_answer *answer)
+static int write_files(const char *const files[GF_FILES], const struct gf_answer *answer)
 {
-    int code = open_torch(flags->with);
+    static writer *const writers[] = {gf_html_write, write_perfetto, gf_prometheus_write};
+    int code = open_torch(files[GF_FILE_WITH]);
 
+    for (size_t i = 0; i < GF_FILES_WRITTEN && code == GF_EXIT_OK; i++)
+        code = write_file(files[i], writers[i],
+                          i == GF_FILE_PROMETHEUS ? gf_output_shared : gf_output_private, answer);
     if (code == GF_EXIT_OK)
-        code = write_file(flags->html, gf_html_write, gf_output_private, answer);
-    if (code == GF_EXIT_OK)
-        code = write_file(flags->perfetto, write_perfetto, gf_output_private, answer);
-    if (code == GF_EXIT_OK)
-        code = write_file(flags->prometheus, gf_prometheus_write, gf_output_shared, answer);
-    if (code == GF_EXIT_OK)
-        print_written(flags);
+        print_written(files);
     gf_torch_trace_close(&torch);
     return code;
 }
@@ -167,7 +163,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
     gf_answer_make(job, counts, &answer);
     gf_verdict_say(&answer);
     if (gf_report_flags_write(flags))
-        code = write_files(flags, &answer);
+        code = write_files(flags->files, &answer);
     else if (flags->form == GF_FORM_JSON)
         code = print_json(gf_answer_json(&answer, flags->top, flags->by));
     else
@@ -186,25 +182,6 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
     if (flags->form == GF_FORM_FOLDED)
         return gf_folded_print(stdout, job, flags->by) ? GF_EXIT_OK : no_memory();
     return show_answer(flags, job, counts);
-}
-
-/*
- * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
- * `--html log.0 log.1`.
- */
-static int check_targets(const struct gf_report_flags *flags)
-{
-    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
-        const struct gf_report_target target = gf_report_target(flags, i);
-        if (target.path && gf_read_job_takes(target.path)) {
-            gf_cli_error("report",
-                         "--%s would overwrite %s, which is a log or a report; name the file to "
-                         "write first: --%s FILE PATH...",
-                         target.flag, target.path, target.flag);
-            return GF_EXIT_USAGE;
-        }
-    }
-    return GF_EXIT_OK;
 }
 
 static int read_and_show(struct gf_report_flags *flags)
@@ -238,8 +215,6 @@ int gf_cmd_report(int argc, char **argv)
     bool done;
     int code = gf_report_flags_read(argc, argv, &flags, &done);
 
-    if (!done && code == GF_EXIT_OK)
-        code = check_targets(&flags);
     if (!done && code == GF_EXIT_OK) {
         gf_bus_error_survive();
         if (flags.form != GF_FORM_EVENTS ||

@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/perfetto.h"
 
-#include "base/input_file.h"
+#include "base/elf_view.h"
 #include "base/path.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-
-static int map_file(const char *path, struct gf_span *ret)
-{
-    struct stat status;
-    const int fd = gf_input_open(path);
-    int error = fd < 0 ? fd : 0;
-
-    if (!error && fstat(fd, &status))
-        error = -errno;
-    if (!error && !status.st_size)
-        error = -EINVAL;
-    if (!error) {
-        void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        *ret = (struct gf_span){at, (size_t)status.st_size};
-        error = at == MAP_FAILED ? -errno : 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    return error;
-}
 
 static bool read_frame(struct gf_torch_trace *trace)
 {
@@ -45,11 +24,11 @@ static bool read_frame(struct gf_torch_trace *trace)
 int gf_torch_trace_open(const char *path, struct gf_torch_trace *ret)
 {
     *ret = (struct gf_torch_trace){0};
-    const int error = map_file(path, &ret->text);
-    if (error) {
-        ret->text = (struct gf_span){0};
+    struct gf_elf_view file;
+    const int error = gf_elf_view_open(path, &file);
+    if (error)
         return error;
-    }
+    ret->text = (struct gf_span){(const char *)file.bytes, file.size};
     const bool compressed = ret->text.size > 2 && memcmp(ret->text.at, "\x1f\x8b", 2) == 0;
     if (!compressed && read_frame(ret))
         return 0;

@@ -21,10 +21,10 @@ enum {
     FLAG_JSON,
     FLAG_EVENTS,
     FLAG_FOLDED,
-    FLAG_HTML,
+    FLAG_HTML, /* from here on in the order of gf_report_flags.files */
     FLAG_PERFETTO,
-    FLAG_WITH,
     FLAG_PROMETHEUS,
+    FLAG_WITH,
 };
 
 static const struct option flags[] = {
@@ -139,16 +139,10 @@ static int read_flag(struct gf_report_flags *ret, int code)
     case FLAG_FOLDED:
         return read_form(ret, GF_FORM_FOLDED);
     case FLAG_HTML:
-        ret->html = optarg;
-        return GF_EXIT_OK;
     case FLAG_PERFETTO:
-        ret->perfetto = optarg;
-        return GF_EXIT_OK;
-    case FLAG_WITH:
-        ret->with = optarg;
-        return GF_EXIT_OK;
     case FLAG_PROMETHEUS:
-        ret->prometheus = optarg;
+    case FLAG_WITH:
+        ret->files[code - FLAG_HTML] = optarg;
         return GF_EXIT_OK;
     default:
         return GF_EXIT_USAGE;
@@ -172,11 +166,9 @@ static int add_source(struct gf_report_flags *ret, const char *path)
 /* Whether two of the output files have the same path, so that one would overwrite the other. */
 static bool has_same_file(const struct gf_report_flags *ret)
 {
-    const char *const paths[] = {ret->html, ret->perfetto, ret->prometheus, ret->with};
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++)
+    for (size_t i = 0; i < GF_FILES; i++)
         for (size_t k = 0; k < i; k++)
-            if (paths[i] && paths[k] && strcmp(paths[i], paths[k]) == 0)
+            if (ret->files[i] && ret->files[k] && strcmp(ret->files[i], ret->files[k]) == 0)
                 return true;
     return false;
 }
@@ -185,7 +177,7 @@ static int check_files(const struct gf_report_flags *ret)
 {
     const char *error = NULL;
 
-    if (ret->with && !ret->perfetto)
+    if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
         error = "--with needs --perfetto FILE";
     else if (has_same_file(ret))
         error = "--html, --perfetto, --prometheus and --with need different files";
@@ -203,18 +195,27 @@ static unsigned default_top(const struct gf_report_flags *given)
     return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
 }
 
-/* In `gpufeed report --html LOG`, the flag takes the log. */
-static int refuse_no_operand(const struct gf_report_flags *given)
+/*
+ * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
+ * `--html log.0 log.1`.
+ */
+static int check_written(const struct gf_report_flags *given, bool has_operands)
 {
-    for (size_t i = 0; i < GF_REPORT_TARGETS; i++) {
-        const struct gf_report_target target = gf_report_target(given, i);
-        if (target.path && gf_read_job_takes(target.path)) {
-            gf_cli_error("report",
-                         "--%s took %s as the file to write; name both: --%s FILE PATH...",
-                         target.flag, target.path, target.flag);
-            return GF_EXIT_USAGE;
-        }
+    static const char *const names[] = {"html", "perfetto", "prometheus"};
+
+    for (size_t i = 0; i < GF_FILES_WRITTEN; i++) {
+        if (!given->files[i] || !gf_read_job_takes(given->files[i]))
+            continue;
+        gf_cli_error("report",
+                     has_operands
+                         ? "--%s would overwrite %s, which is a log or a report; name the file to "
+                           "write first: --%s FILE PATH..."
+                         : "--%s took %s as the file to write; name both: --%s FILE PATH...",
+                     names[i], given->files[i], names[i]);
+        return GF_EXIT_USAGE;
     }
+    if (has_operands)
+        return GF_EXIT_OK;
     gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
     return GF_EXIT_USAGE;
 }
@@ -223,7 +224,7 @@ static int refuse_no_operand(const struct gf_report_flags *given)
 static int check(struct gf_report_flags *ret, unsigned operands)
 {
     if (!operands)
-        return refuse_no_operand(ret);
+        return check_written(ret, false);
     gf_sources_drop_repeated(&ret->sources);
     for (size_t i = 0; i < ret->sources.count; i++)
         ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
@@ -237,7 +238,7 @@ static int check(struct gf_report_flags *ret, unsigned operands)
         gf_cli_error("report", "--by has no effect on --events");
         return GF_EXIT_USAGE;
     }
-    return check_files(ret);
+    return check_files(ret) ?: check_written(ret, true);
 }
 
 int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)

@@ -7,13 +7,16 @@
 
 enum gf_report_form { GF_FORM_ANSWER, GF_FORM_JSON, GF_FORM_EVENTS, GF_FORM_FOLDED };
 
+/* The files that flags name: those to write, then PyTorch's trace, which the Perfetto trace contains. */
+enum { GF_FILE_HTML, GF_FILE_PERFETTO, GF_FILE_PROMETHEUS, GF_FILE_WITH, GF_FILES };
+#define GF_FILES_WRITTEN GF_FILE_WITH
+
 /* The command line of `gpufeed report`. The strings point into argv. */
 struct gf_report_flags {
     enum gf_report_form form;
     enum gf_by by; /* GF_BY_COUNT if not given */
     unsigned top;
-    const char *html, *perfetto, *prometheus; /* files to write; NULL if not given */
-    const char *with;                         /* PyTorch's trace, merged into the Perfetto trace */
+    const char *files[GF_FILES]; /* NULL if not given */
     struct gf_job_filter filter;
     bool reads_stdin;
     struct gf_sources sources;
@@ -22,22 +25,8 @@ struct gf_report_flags {
 /* Whether the answer is written to files instead of being printed. */
 static inline bool gf_report_flags_write(const struct gf_report_flags *flags)
 {
-    return flags->html || flags->perfetto || flags->prometheus;
-}
-
-#define GF_REPORT_TARGETS 3
-
-/* A file to write, and the flag that names it. */
-struct gf_report_target {
-    const char *flag, *path; /* path: NULL if the flag is not given */
-};
-
-static inline struct gf_report_target gf_report_target(const struct gf_report_flags *flags,
-                                                       size_t index)
-{
-    const struct gf_report_target targets[GF_REPORT_TARGETS] = {
-        {"html", flags->html}, {"perfetto", flags->perfetto}, {"prometheus", flags->prometheus}};
-    return targets[index];
+    return flags->files[GF_FILE_HTML] || flags->files[GF_FILE_PERFETTO] ||
+           flags->files[GF_FILE_PROMETHEUS];
 }
 
 /*

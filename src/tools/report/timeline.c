@@ -33,7 +33,7 @@ struct gf_lanes {
 
 static const char *const gf_lane_kinds[GF_LANE_KINDS] = {"gpu", "copies", "steps", "thread"};
 
-/* A thread or a process that may get a lane. Those with the most time `s` get one. */
+/* A thread, process, stall or copy. Those with the most time `s` are on the page. */
 struct candidate {
     uint32_t number;
     double s;
@@ -166,7 +166,8 @@ static void make_list(struct work *work, struct gf_lanes *lanes)
     }
 }
 
-static int *no_lanes(size_t count)
+/* Returns a list of -1; NULL if memory is short. */
+static int *no_numbers(size_t count)
 {
     int *list = malloc((count + 1) * sizeof(*list));
 
@@ -187,11 +188,11 @@ static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
 
     *ret = (struct gf_lanes){
         .list = calloc(GF_LANES_THREADS + GF_LANE_THREAD * GF_LANES_PROCESSES, sizeof(*ret->list)),
-        .of_thread = no_lanes(job->thread_count),
+        .of_thread = no_numbers(job->thread_count),
     };
     whole = whole && ret->list && ret->of_thread;
     for (int kind = 0; kind < GF_LANE_THREAD; kind++) {
-        ret->of_process[kind] = no_lanes(job->process_count);
+        ret->of_process[kind] = no_numbers(job->process_count);
         whole = whole && ret->of_process[kind];
     }
     if (whole) {
@@ -251,22 +252,8 @@ static bool begin_texts(struct texts *texts, const struct gf_job *job)
 {
     texts->job = job;
     texts->list = json_array();
-    texts->number = malloc((job->texts.count + 1) * sizeof(*texts->number));
-    for (size_t i = 0; texts->number && i <= job->texts.count; i++)
-        texts->number[i] = -1;
+    texts->number = no_numbers(job->texts.count + 1);
     return texts->number;
-}
-
-/* The duration of an event, and its index. */
-struct ranked {
-    uint32_t us, index;
-};
-
-static int longest_first(const void *a, const void *b)
-{
-    const struct ranked *one = a, *other = b;
-
-    return gf_order(other->us, one->us) ?: gf_order(one->index, other->index);
 }
 
 static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *stall, int lane,
@@ -284,18 +271,18 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
 static bool add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct ranked *const list = calloc(job->stall_count + 1, sizeof(*list));
+    struct candidate *const list = calloc(job->stall_count + 1, sizeof(*list));
     struct texts causes, texts;
     const bool has_causes = begin_texts(&causes, job), has_texts = begin_texts(&texts, job);
     const bool whole = has_causes && has_texts && list;
     json_t *events = json_array();
 
     for (size_t i = 0; list && i < job->stall_count; i++)
-        list[i] = (struct ranked){job->stalls[i].us, (uint32_t)i};
+        list[i] = (struct candidate){(uint32_t)i, job->stalls[i].us};
     if (list)
-        qsort(list, job->stall_count, sizeof(*list), longest_first);
+        qsort(list, job->stall_count, sizeof(*list), by_time);
     for (size_t i = 0; whole && i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
-        const struct gf_stall *stall = &job->stalls[list[i].index];
+        const struct gf_stall *stall = &job->stalls[list[i].number];
         json_array_append_new(events,
                               event_of(answer, stall, lanes[stall->thread], &causes, &texts));
     }
@@ -435,17 +422,17 @@ static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy
 static bool add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct ranked *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
+    struct candidate *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
     json_t *list;
 
     if (!sorted)
         return false;
     list = json_array();
     for (size_t i = 0; i < job->copy_count; i++)
-        sorted[i] = (struct ranked){job->copies[i].us, (uint32_t)i};
-    qsort(sorted, job->copy_count, sizeof(*sorted), longest_first);
+        sorted[i] = (struct candidate){(uint32_t)i, job->copies[i].us};
+    qsort(sorted, job->copy_count, sizeof(*sorted), by_time);
     for (size_t i = 0; i < job->copy_count && i < GF_TIMELINE_EVENTS; i++) {
-        const struct gf_long_copy *copy = &job->copies[sorted[i].index];
+        const struct gf_long_copy *copy = &job->copies[sorted[i].number];
         json_array_append_new(list, copy_of(answer, copy, lanes->of_thread[copy->thread]));
     }
     json_object_set_new(page, "copyEvents", list);
