@@ -181,8 +181,6 @@ struct gf_copy_waits {
     struct gf_copy_wait_line line[GF_COPY_WAIT_LINES];
 };
 
-/* Counters of the event log. The engine reads them. */
-
 /* Counts of log lines, of this process and of its children that share its slots. */
 struct gf_journal_count {
     uint64_t lines; /* lines that were passed on for writing */

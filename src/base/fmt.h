@@ -57,11 +57,10 @@ static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
     return 4;
 }
 
-/* Removes from a text the characters that would change a terminal's state. */
-
 /*
- * Replaces each byte of these characters by '?', in place: control characters (C0, DEL and C1),
- * marks of text direction, line separators, and invalid UTF-8. Returns text.
+ * * Replaces each byte of characters that change a terminal's state by '?', in place: control
+ * characters (C0, DEL and C1), marks of text direction, line separators, and invalid UTF-8. Returns
+ * text.
  */
 char *gf_plain_text(char *text);
 /* Whether gf_plain_text would leave the text as it is. */

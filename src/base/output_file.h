@@ -7,9 +7,10 @@
 #include <limits.h>
 #include <linux/magic.h>
 
-/* Which file systems are on another machine, or served by a process (FUSE). */
-
-/* Whether f_type of statfs(2) is that of a network file system. */
+/*
+ * Whether f_type of statfs(2) is of a file system on another machine, or served by a process
+ * (FUSE).
+ */
 static inline bool gf_is_network_fs(unsigned long magic)
 {
     switch (magic & 0xffffffffu) {

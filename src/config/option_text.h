@@ -4,8 +4,6 @@
 
 #include "config/options.h"
 
-/* Writes the valid values and the current value of an option as text. */
-
 /* Writes the valid values in words: "auto, node, off", "0 to 2", "auto, 4K to 1G". Returns buf. */
 const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, size_t size);
 
@@ -20,14 +18,9 @@ const char *gf_option_text_value(const struct gf_options *o, const struct gf_opt
                                  char *buf, size_t size);
 
 /*
- * Suggests valid words for misspelt option names and values (by the edit distance of
- * base/parse.h).
- */
-
-/*
- * Returns the name of the option that is closest to an unknown GPUFEED_ name. The prefix is not
- * compared. For a name such as GPUFEED_DISABLE, returns the assignment that has this effect:
- * "GPUFEED=off". Returns NULL if no name is close.
+ * * Returns the name of the option that is closest (base/parse.h) to an unknown GPUFEED_ name. The
+ * prefix is not compared. For a name such as GPUFEED_DISABLE, returns the assignment that has this
+ * effect: "GPUFEED=off". Returns NULL if no name is close.
  */
 const char *gf_suggest_name(const char *name);
 
@@ -37,8 +30,6 @@ const char *gf_suggest_name(const char *name);
  * has no words.
  */
 const char *gf_suggest_value(const struct gf_option_row *row, const char *value);
-
-/* Describes mistakes in options: the error, the value that is used, and the closest valid value. */
 
 /*
  * Describes why gf_option_check rejects a value: "is not valid; allowed: auto, node, off (did you

@@ -73,12 +73,10 @@ void gf_guard_deltas_begin(struct gf_guard_deltas *past, uint64_t now_ns);
 void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_ns,
                            uint64_t delay_ns);
 
-/* Takes readings of this process and this machine for the guard. */
-
 /*
- * Takes a reading. Before the first call, all bytes of *past are zero. If a step of widening would
- * remove CPUs from the mask, ret has 0 CPUs for this step. Allocates nothing and keeps errno. Takes
- * about 6 us for each thread, and 60 us for the machine.
+ * * Takes a reading of this process and this machine. Before the first call, all bytes of *past are
+ * zero. If a step of widening would remove CPUs from the mask, ret has 0 CPUs for this step.
+ * Allocates nothing and keeps errno. Takes about 6 us for each thread, and 60 us for the machine.
  */
 void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    const struct gf_cpus *socket, const struct gf_cpus *start,

@@ -3,8 +3,6 @@
 
 #include "host/machine.h"
 
-/* Reads the description of this machine or of a recorded one. */
-
 /*
  * recorded: the folder of a recorded machine; NULL or "": this machine. The folder contains hwloc's
  * topology.xml, or a synthetic topology for hwloc in topology.txt. It also contains the files of
@@ -15,11 +13,9 @@
  */
 int gf_machine_load(const char *recorded, struct gf_machine **ret);
 
-/* Records this machine: hwloc's XML, and copies of the files of /sys that gf_machine_load reads. */
-
 /*
- * Writes the description of this machine into the folder, in the form that gf_machine_load reads.
- * Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
+ * * Records this machine for gf_machine_load: writes hwloc's XML, and copies of the files of /sys,
+ * into the folder. Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
  */
 int gf_record_machine(const char *folder);
 

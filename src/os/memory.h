@@ -24,8 +24,6 @@ static inline bool gf_safe_read(uintptr_t address, void *ret, size_t size)
     return gf_safe_read_some(address, ret, size) == size;
 }
 
-/* Finds the NUMA node of a block of memory. */
-
 /*
  * Samples up to 16 pages of the block, and returns the node on which most of these pages are.
  * Returns -1 if no sampled page is present, or if the kernel refuses the query. Accesses no page,

@@ -6,11 +6,9 @@
 #include "base/base.h"
 #include "base/pystack.h"
 
-/* Reads memory of this process or of a child process, at addresses that may be unmapped. */
-
 /*
- * Copies bytes up to the first unreadable byte. Returns the number of bytes copied. pid: 0 for this
- * process. Keeps errno.
+ * Copies bytes of a child process, or of this process (pid 0), up to the first unreadable byte.
+ * Returns the number of bytes copied. Keeps errno.
  */
 size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size);
 
@@ -21,10 +19,10 @@ static inline bool gf_process_read(pid_t pid, uintptr_t address, void *ret, size
 }
 
 /*
- * Finds the line of Python that a thread of this process, or of a child process, executes. The
+ * * Finds the line of Python that a thread of this process, or of a child process, executes. The
  * thread may run while its frames are read. So they are read twice, and only the outer frames that
- * both readings share are accepted. Reading takes no lock of the interpreter, and runs none of its code.
- * Allocates nothing. Used on the sampler's thread only.
+ * both readings share are accepted. Reading takes no lock of the interpreter, and runs none of its
+ * code. Allocates nothing. Used on the sampler's thread only.
  */
 
 struct gf_python_line {

@@ -19,11 +19,9 @@ void gf_intervals_log(void);
 /* Logs the activity since the last line. Called on the exiting thread. */
 void gf_intervals_end(void);
 
-/* Decides whether this process samples its GPU time, and starts the sampler. */
-
 /*
- * Prepares the sampler. Called by gf_engine_start, so that work is recorded from the first
- * submission on.
+ * * Decides whether this process samples its GPU time, and prepares the sampler. Called by
+ * gf_engine_start, so that work is recorded from the first submission on.
  */
 void gf_gpu_time_prepare(void);
 /* Starts the sampler if work was submitted. Called on the library's thread. */

@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Takes samples, and writes the files of the report and the metrics. */
-
 /*
  * Reads which masks threads have and on which nodes pages are, and adds this sample to the report.
  * The caller holds the report lock.

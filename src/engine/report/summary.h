@@ -6,11 +6,6 @@
 #include "engine/report/transfer_sums.h"
 
 /*
- * Writes the lines about the placement for standard error: one line when the GPU is known, and one
- * at exit.
- */
-
-/*
  * Writes the line after a decision: "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and
  * 8 worker threads on CPUs 8-15; memory prefers node 1", or the reason why nothing was bound.
  */
@@ -26,9 +21,10 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size);
  */
 void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
 
-/* Writes the line of the summary about copies and pinned memory. */
-
-/* Writes an empty text if almost nothing was copied. each_hook may be NULL. */
+/*
+ * * Writes the line of the summary about copies and pinned memory; an empty text if almost nothing
+ * was copied. each_hook may be NULL.
+ */
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
                           gf_hook_counts_each *each_hook, char *buf, size_t size);
 

@@ -14,9 +14,7 @@
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 
-/* The line of the summary at exit that says how long steps took. */
-
-/* Writes "" if no steps were found. */
+/* Writes the line of the summary that says how long steps took; "" if no steps were found. */
 void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
 
 /* Returns the words for what the submitting thread did while a GPU had nothing to do. */

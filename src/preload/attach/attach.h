@@ -6,8 +6,6 @@
 #include "base/base.h"
 #include "preload/attach/counters.h"
 
-/* Loads the engine, once, after the first successful cuInit of the process. */
-
 /*
  * Called after cuInit succeeded. The first caller starts the library's thread, which loads the
  * engine, and waits for the load with a time limit. The first caller stops waiting if the library's

@@ -26,8 +26,6 @@ bool gf_thread_class_used(void);
  */
 void gf_thread_class_affinity(pid_t tid, const struct gf_cpus *before, const struct gf_cpus *after);
 
-/* Starts threads, and records their class before their start routine runs. */
-
 /*
  * Like the original pthread_create, but also records the class of the new thread. If `on_start` is
  * not NULL, the new thread calls it before `run`. Keeps errno. Any thread may call this.

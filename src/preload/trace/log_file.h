@@ -28,9 +28,10 @@ const char *gf_log_file_path(void);
 ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
                            size_t second_length);
 
-/* The first line of a process's log, which describes the process. */
-
-/* Adds the header's fields. Allocates nothing. envp: the process's environment at its start. */
+/*
+ * * Adds the fields of the first line of a process's log, which describes the process. Allocates
+ * nothing. envp: the process's environment at its start.
+ */
 void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
                        const char *version);
 

@@ -10,7 +10,5 @@
  */
 void gf_advice_say(struct gf_answer *answer);
 
-/* The notes of the answer: what its figures lack, and which input was skipped. */
-
-/* Adds the notes to the answer. */
+/* Adds the notes to the answer: what its figures lack, and which input was skipped. */
 void gf_notes_say(struct gf_answer *answer);

@@ -7,9 +7,10 @@
 #include "tools/compare/figures.h"
 #include "tools/compare/run_clocks.h"
 
-/* Lets SIGINT end a comparison, whose finished pairs are then printed. */
-
-/* From now on, SIGINT interrupts system calls, unless the caller of the command ignores it. */
+/*
+ * Lets SIGINT end a comparison, whose finished pairs are then printed. It interrupts system calls,
+ * unless the caller of the command ignores it.
+ */
 void gf_interrupt_begin(void);
 
 /* Restores SIGINT's action. If SIGINT was received, it now ends this process. */

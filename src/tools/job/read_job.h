@@ -4,8 +4,6 @@
 #include "tools/job/job.h"
 #include "tools/job/sources.h"
 
-/* Reads all sources into a job. */
-
 /* A log may begin with this many damaged lines, because its beginning may have been cut off. */
 #define GF_FOREIGN_LINES 3
 

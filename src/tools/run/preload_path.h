@@ -3,8 +3,6 @@
 
 #include "base/base.h"
 
-/* The path of libgpufeed.so, and the value of LD_PRELOAD that loads it first. */
-
 /*
  * Finds the absolute path of libgpufeed.so from the path of this command. The command may be
  * installed, in a bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some

@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-/* The terminal of `gpufeed top`: reads single keys, and redraws the screen in place. */
-
 /*
  * If standard input and output are a terminal, reads single keys and hides the cursor until
  * gf_screen_close or a signal that ends the command. Returns whether they are a terminal.
