@@ -7,9 +7,9 @@
 #include <elf.h>
 
 /*
- * * Returns the build id in a section of ELF notes, and sets *ret_length to its length in bytes;
- * NULL if not found. The notes are aligned to 4 bytes, as GNU tools write them. Reads only the
- * given bytes, and calls only memcpy.
+ * Returns the build id in a section of ELF notes, and sets *ret_length to its length in bytes; NULL
+ * if not found. The notes are aligned to 4 bytes, as GNU tools write them. Reads only the given
+ * bytes, and calls only memcpy.
  */
 static inline const unsigned char *gf_elf_note_build_id(const unsigned char *notes, size_t size,
                                                         size_t *ret_length)
@@ -87,8 +87,7 @@ struct gf_elf_symbols {
 };
 
 /*
- * * How many bytes of a name may be printed. Another process may overwrite the zero byte that ends
- * it.
+ * How many bytes of a name may be printed. Another process may overwrite the zero byte that ends it.
  */
 static inline int gf_elf_name_most(const struct gf_elf_symbols *symbols, const char *name)
 {

@@ -58,7 +58,7 @@ static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
 }
 
 /*
- * * Replaces each byte of characters that change a terminal's state by '?', in place: control
+ * Replaces each byte of characters that change a terminal's state by '?', in place: control
  * characters (C0, DEL and C1), marks of text direction, line separators, and invalid UTF-8. Returns
  * text.
  */

@@ -18,7 +18,7 @@ const char *gf_option_text_value(const struct gf_options *o, const struct gf_opt
                                  char *buf, size_t size);
 
 /*
- * * Returns the name of the option that is closest (base/parse.h) to an unknown GPUFEED_ name. The
+ * Returns the name of the option that is closest (base/parse.h) to an unknown GPUFEED_ name. The
  * prefix is not compared. For a name such as GPUFEED_DISABLE, returns the assignment that has this
  * effect: "GPUFEED=off". Returns NULL if no name is close.
  */

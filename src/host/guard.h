@@ -74,7 +74,7 @@ void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_n
                            uint64_t delay_ns);
 
 /*
- * * Takes a reading of this process and this machine. Before the first call, all bytes of *past are
+ * Takes a reading of this process and this machine. Before the first call, all bytes of *past are
  * zero. If a step of widening would remove CPUs from the mask, ret has 0 CPUs for this step.
  * Allocates nothing and keeps errno. Takes about 6 us for each thread, and 60 us for the machine.
  */

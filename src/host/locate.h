@@ -58,7 +58,7 @@ unsigned gf_ranks_cpus(const struct gf_rank *rank, const struct gf_cpus *start,
                        const struct gf_cpus *cpuset, double quota);
 
 /*
- * * Returns how many CPUs a binding must leave to a program: a quarter of `allowed`, but at least 4
+ * Returns how many CPUs a binding must leave to a program: a quarter of `allowed`, but at least 4
  * and at most 16. The result never exceeds `allowed`, nor the CPU quota rounded up (quota 0:
  * unlimited). The upper bound is 16, so that one of the eight NUMA domains of an EPYC suffices: a
  * binding to one domain was the fastest in measurements.

@@ -14,8 +14,8 @@
 int gf_machine_load(const char *recorded, struct gf_machine **ret);
 
 /*
- * * Records this machine for gf_machine_load: writes hwloc's XML, and copies of the files of /sys,
- * into the folder. Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
+ * Records this machine for gf_machine_load: writes hwloc's XML, and copies of the files of /sys, into
+ * the folder. Creates the folder if it is missing. Returns 0 or -errno. Allocates memory.
  */
 int gf_record_machine(const char *folder);
 

@@ -19,7 +19,7 @@ static inline bool gf_process_read(pid_t pid, uintptr_t address, void *ret, size
 }
 
 /*
- * * Finds the line of Python that a thread of this process, or of a child process, executes. The
+ * Finds the line of Python that a thread of this process, or of a child process, executes. The
  * thread may run while its frames are read. So they are read twice, and only the outer frames that
  * both readings share are accepted. Reading takes no lock of the interpreter, and runs none of its
  * code. Allocates nothing. Used on the sampler's thread only.

@@ -20,7 +20,7 @@ void gf_intervals_log(void);
 void gf_intervals_end(void);
 
 /*
- * * Decides whether this process samples its GPU time, and prepares the sampler. Called by
+ * Decides whether this process samples its GPU time, and prepares the sampler. Called by
  * gf_engine_start, so that work is recorded from the first submission on.
  */
 void gf_gpu_time_prepare(void);

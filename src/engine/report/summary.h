@@ -22,8 +22,8 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size);
 void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
 
 /*
- * * Writes the line of the summary about copies and pinned memory; an empty text if almost nothing
- * was copied. each_hook may be NULL.
+ * Writes the line of the summary about copies and pinned memory; an empty text if almost nothing was
+ * copied. each_hook may be NULL.
  */
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
                           gf_hook_counts_each *each_hook, char *buf, size_t size);

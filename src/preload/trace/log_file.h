@@ -29,7 +29,7 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
                            size_t second_length);
 
 /*
- * * Adds the fields of the first line of a process's log, which describes the process. Allocates
+ * Adds the fields of the first line of a process's log, which describes the process. Allocates
  * nothing. envp: the process's environment at its start.
  */
 void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,

@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 /*
- * * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its
- * length. Returns NULL and sets errno if the file is of another kind (EINVAL), is larger (EFBIG),
- * or cannot be read.
+ * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its
+ * length. Returns NULL and sets errno if the file is of another kind (EINVAL), is larger (EFBIG), or
+ * cannot be read.
  */
 char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
 
@@ -26,8 +26,8 @@ void gf_wrap(FILE *out, const char *label, const char *text, unsigned indent, un
 unsigned gf_wrap_width(FILE *out);
 
 /*
- * * Prints the word, in quotes if a shell would change it. Characters that gf_plain_text would
- * replace are escaped in the form $'...', so that the terminal does not interpret them.
+ * Prints the word, in quotes if a shell would change it. Characters that gf_plain_text would replace
+ * are escaped in the form $'...', so that the terminal does not interpret them.
  */
 void gf_shell_word(FILE *out, const char *word);
 
@@ -44,8 +44,8 @@ static inline json_t *gf_json_text(const char *text)
 void gf_bus_error_survive(void);
 
 /*
- * * Calls print in a child process, and copies what it prints. The child reads files of another
- * process, and may hang in the kernel. Returns 0, an errno, or ETIMEDOUT if the child printed
- * nothing for silence_ms, or did not end.
+ * Calls print in a child process, and copies what it prints. The child reads files of another
+ * process, and may hang in the kernel. Returns 0, an errno, or ETIMEDOUT if the child printed nothing
+ * for silence_ms, or did not end.
  */
 int gf_print_apart(void (*print)(const void *closure), const void *closure, int silence_ms);

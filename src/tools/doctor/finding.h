@@ -80,9 +80,8 @@ struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status s
 void gf_finding_evidence(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
 void gf_finding_fix(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
 /*
- * * Sets the fix and the script to a shell command for root on the host. A text of a file, or the
- * name of one, is part of a command only if it matches its own grammar, such as that of a PCI
- * address.
+ * Sets the fix and the script to a shell command for root on the host. A text of a file, or the name
+ * of one, is part of a command only if it matches its own grammar, such as that of a PCI address.
  */
 void gf_finding_command(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
 
@@ -110,7 +109,7 @@ void gf_findings_group(struct gf_findings *findings, size_t from);
 void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file);
 
 /*
- * * Reads the first line of a file of the checked machine; `format` gives its path below the root.
+ * Reads the first line of a file of the checked machine; `format` gives its path below the root.
  * Returns false if the file is missing or the line is empty.
  */
 bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
@@ -120,9 +119,7 @@ bool gf_host_number(const struct gf_check_input *input, long *ret, const char *f
     GF_PRINTF(3, 4);
 
 #define GF_MEMINFO "proc/meminfo"
-/*
- * Reads numbers of /proc/meminfo, of which most are in KiB. Returns false if it lacks one of them.
- */
+/* Reads numbers of /proc/meminfo, of which most are in KiB. Returns false if it lacks one of them. */
 bool gf_host_meminfo(const struct gf_check_input *input, const char *const *keys, uint64_t *ret,
                      size_t count);
 
