@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/compare/run_clocks.h"
 #include "base/clock.h"
+#include "tools/common/nvml.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -13,17 +13,8 @@
 /* nvmlClocksThrottleReason*: power cap, hardware slowdown, thermal, hardware thermal, power brake */
 #define LIMITED (1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7)
 
-struct utilization { /* nvmlUtilization_t */
-    unsigned gpu, memory;
-};
-
 static struct {
     void *library;
-    int (*device)(unsigned index, void **ret);
-    int (*utilization)(void *device, struct utilization *ret);
-    int (*clock)(void *device, int type, unsigned *ret);
-    int (*temperature)(void *device, int sensor, unsigned *ret);
-    int (*reasons)(void *device, unsigned long long *ret);
     unsigned count;
 } nvml;
 
@@ -36,47 +27,41 @@ static struct {
     struct gf_gpu_clock sums; /* only the thread uses this, until it has ended */
 } reader = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Loads NVML once, and keeps it loaded until the command exits. */
+/* Loads NVML once. */
 static bool open_nvml(void)
 {
     static bool tried;
-    int (*init)(void), (*count)(unsigned *);
 
-    if (tried)
-        return nvml.count;
+    if (!tried)
+        nvml.library = gf_nvml_load(&nvml.count);
     tried = true;
-    nvml.library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!nvml.library)
-        return false;
-    *(void **)&init = dlsym(nvml.library, "nvmlInit_v2");
-    *(void **)&count = dlsym(nvml.library, "nvmlDeviceGetCount_v2");
-    *(void **)&nvml.device = dlsym(nvml.library, "nvmlDeviceGetHandleByIndex_v2");
-    *(void **)&nvml.utilization = dlsym(nvml.library, "nvmlDeviceGetUtilizationRates");
-    *(void **)&nvml.clock = dlsym(nvml.library, "nvmlDeviceGetClockInfo");
-    *(void **)&nvml.temperature = dlsym(nvml.library, "nvmlDeviceGetTemperature");
-    *(void **)&nvml.reasons = dlsym(nvml.library, "nvmlDeviceGetCurrentClocksThrottleReasons");
-    if (!init || !count || !nvml.device || !nvml.utilization || !nvml.clock || !nvml.temperature ||
-        !nvml.reasons || init() != 0 || count(&nvml.count) != 0)
-        nvml.count = 0;
     nvml.count = gf_min(nvml.count, (unsigned)GPUS_MAX);
     return nvml.count;
 }
 
-static void read_gpu(unsigned index, struct gf_gpu_clock *sums)
+static void read_gpu(void *library, unsigned index, struct gf_gpu_clock *sums)
 {
-    struct utilization busy = {0};
+    struct gf_nvml_utilization busy = {0};
     unsigned mhz = 0, celsius = 0;
     unsigned long long reasons = 0;
     void *device;
 
-    if (nvml.device(index, &device) != 0 || nvml.utilization(device, &busy) != 0 || !busy.gpu ||
-        nvml.clock(device, CLOCK_SM, &mhz) != 0)
+    if (!GF_NVML_CALL(library, "nvmlDeviceGetHandleByIndex_v2", (unsigned, void **), index,
+                      &device) ||
+        !GF_NVML_CALL(library, "nvmlDeviceGetUtilizationRates",
+                      (void *, struct gf_nvml_utilization *), device, &busy) ||
+        !busy.gpu ||
+        !GF_NVML_CALL(library, "nvmlDeviceGetClockInfo", (void *, int, unsigned *), device,
+                      CLOCK_SM, &mhz))
         return;
     sums->readings++;
     sums->mhz += mhz;
-    if (nvml.temperature(device, TEMPERATURE_GPU, &celsius) == 0)
+    if (GF_NVML_CALL(library, "nvmlDeviceGetTemperature", (void *, int, unsigned *), device,
+                     TEMPERATURE_GPU, &celsius))
         sums->celsius = gf_max(sums->celsius, celsius);
-    if (nvml.reasons(device, &reasons) == 0 && (reasons & LIMITED))
+    if (GF_NVML_CALL(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
+                     (void *, unsigned long long *), device, &reasons) &&
+        (reasons & LIMITED))
         sums->limited++;
 }
 
@@ -98,7 +83,7 @@ static void *read_gpus(void *unused)
 {
     while (wait_period())
         for (unsigned i = 0; i < nvml.count; i++)
-            read_gpu(i, &reader.sums);
+            read_gpu(nvml.library, i, &reader.sums);
     return unused;
 }
 

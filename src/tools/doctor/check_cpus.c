@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPUs, clocks, idle states. */
 #include "base/clock.h"
+#include "base/fmt.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -296,14 +297,14 @@ static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cp
  */
 static const char *join_settings(const struct clocks *clocks, bool keeps_up, char *ret, size_t size)
 {
-    size_t at = 0;
+    struct gf_textbuf words = {ret, size, 0};
 
     *ret = '\0';
-    for (size_t i = 0; i < clocks->count && at < size; i++) {
+    for (size_t i = 0; i < clocks->count; i++) {
         const struct setting *one = &clocks->settings[i];
         if (one->keeps_up == keeps_up)
-            at += (size_t)snprintf(ret + at, size - at, "%s%s%s%s", at ? "; " : "", one->governor,
-                                   *one->preference ? ", preference " : "", one->preference);
+            gf_say(&words, "%s%s%s%s", words.at ? "; " : "", one->governor,
+                   *one->preference ? ", preference " : "", one->preference);
     }
     return ret;
 }
@@ -315,17 +316,15 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
 static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
 {
     char text[sizeof(finding->evidence)] = "";
-    size_t at = 0;
+    struct gf_textbuf words = {text, sizeof(text), 0};
 
-    for (size_t i = 0; i < clocks->count && at < sizeof(text); i++) {
+    for (size_t i = 0; i < clocks->count; i++) {
         const struct setting *one = &clocks->settings[i];
         if (one->keeps_up)
             continue;
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s/" GF_GOVERNOR ": %s",
-                               at ? "; " : "", one->cpu, one->governor);
-        if (*one->preference && at < sizeof(text))
-            at += (size_t)snprintf(text + at, sizeof(text) - at,
-                                   ", energy_performance_preference: %s", one->preference);
+        gf_say(&words, "%s/" GF_GOVERNOR ": %s", words.at ? "; " : "", one->cpu, one->governor);
+        if (*one->preference)
+            gf_say(&words, ", energy_performance_preference: %s", one->preference);
     }
     gf_finding_evidence(finding, "%s", text);
 }
@@ -413,25 +412,19 @@ static long read_latency_limit(const struct gf_check_input *input)
     return value;
 }
 
-static int compare_longs(const void *a, const void *b)
-{
-    const long x = *(const long *)a, y = *(const long *)b;
-    return gf_order(x, y);
-}
-
 /* Returns by how many microseconds a short sleep ends too late, as the median of several sleeps. */
 static long measure_wake_up(void)
 {
-    long late[WAKE_UPS];
+    double late[WAKE_UPS];
 
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the default slack of 50 us would dominate the result */
     for (size_t i = 0; i < WAKE_UPS; i++) {
         const uint64_t start = gf_now_ns();
         gf_sleep_ns(NAP_NS);
-        late[i] = ((long)(gf_now_ns() - start) - NAP_NS) / 1000;
+        late[i] = (double)(gf_now_ns() - start) - NAP_NS;
     }
-    qsort(late, WAKE_UPS, sizeof(*late), compare_longs);
-    return late[WAKE_UPS / 2];
+    qsort(late, WAKE_UPS, sizeof(*late), gf_by_double);
+    return (long)late[WAKE_UPS / 2] / 1000;
 }
 
 void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings *ret)

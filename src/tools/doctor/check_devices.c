@@ -121,20 +121,6 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
         gf_ok(ret, "interrupts of %u devices reach CPUs of their nodes", devices);
 }
 
-static bool exists_below(const struct gf_check_input *input, const char *name)
-{
-    char path[GF_PROCFS_PATH_MAX];
-    struct dirent *entry = NULL;
-
-    snprintf(path, sizeof(path), "%s/%s", input->root, name);
-    DIR *folder = opendir(path);
-    while (folder && (entry = readdir(folder)) && entry->d_name[0] == '.')
-        ;
-    if (folder)
-        closedir(folder);
-    return entry;
-}
-
 /*
  * NVIDIA's open kernel modules export GPU memory by DMA-BUF; the proprietary ones need
  * nvidia_peermem.
@@ -143,12 +129,12 @@ void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings
 {
     char version[256];
 
-    if (!exists_below(input, "dev/infiniband") ||
+    if (!gf_host_has(input, "dev/infiniband", "") ||
         !gf_host_line(input, version, sizeof(version), "proc/driver/nvidia/version"))
         return;
     const bool is_open = strstr(version, "Open Kernel Module");
-    if (is_open || exists_below(input, "sys/module/nvidia_peermem") ||
-        exists_below(input, "sys/module/nv_peer_mem")) {
+    if (is_open || gf_host_has(input, "sys/module/nvidia_peermem", "") ||
+        gf_host_has(input, "sys/module/nv_peer_mem", "")) {
         gf_ok(ret, "network cards can access GPU memory (%s)",
               is_open ? "DMA-BUF" : "nvidia_peermem");
         return;

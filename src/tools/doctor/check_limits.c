@@ -10,7 +10,6 @@
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
-#include <dirent.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,24 +190,6 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
 }
 
 /*
- * Whether /dev contains an InfiniBand card that the process may use. /sys would show all cards of
- * the host.
- */
-static bool has_infiniband(const struct gf_check_input *input)
-{
-    char path[GF_PROCFS_PATH_MAX];
-    bool found = false;
-
-    snprintf(path, sizeof(path), "%s/dev/infiniband", input->root);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
-        found = strncmp(entry->d_name, "uverbs", strlen("uverbs")) == 0;
-    if (folder)
-        closedir(folder);
-    return found;
-}
-
-/*
  * Whether the process has CAP_IPC_LOCK in the initial user namespace. If so, no limit of locked
  * memory applies. The initial user namespace is the one whose uid_map contains all ids.
  */
@@ -251,7 +232,9 @@ void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *re
 {
     uint64_t limit;
 
-    if (!has_infiniband(input) || !read_limit(input, "Max locked memory", &limit))
+    /* In /dev are only the cards that the process may use; /sys has all cards of the host. */
+    if (!gf_host_has(input, "dev/infiniband", "uverbs") ||
+        !read_limit(input, "Max locked memory", &limit))
         return;
     if (limit == UINT64_MAX || may_lock_all(input)) {
         gf_ok(ret, "locked memory is not limited");

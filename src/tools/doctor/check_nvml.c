@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NVML reports. */
+#include "tools/common/nvml.h"
 #include "tools/doctor/finding.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -55,22 +55,10 @@ struct fabric_info { /* nvmlGpuFabricInfo_t */
     unsigned char state;
 };
 
-struct utilization { /* nvmlUtilization_t */
-    unsigned gpu, memory;
-};
-
-/* Calls an NVML function if the library exports it. The value is true if the call succeeded. */
-#define CALL(library, name, types, ...)                                                            \
-    ({                                                                                             \
-        int(*function) types = NULL;                                                               \
-        *(void **)&function = dlsym(library, name);                                                \
-        function &&function(__VA_ARGS__) == 0;                                                     \
-    })
-
 static int64_t read_unsigned(void *library, void *device, const char *name)
 {
     unsigned value = 0;
-    return CALL(library, name, (void *, unsigned *), device, &value) ? (int64_t)value : -1;
+    return GF_NVML_CALL(library, name, (void *, unsigned *), device, &value) ? (int64_t)value : -1;
 }
 
 static void read_pair(void *library, void *device, const char *name, int64_t *ret_first,
@@ -78,7 +66,7 @@ static void read_pair(void *library, void *device, const char *name, int64_t *re
 {
     unsigned first = 0, second = 0;
     const bool read =
-        CALL(library, name, (void *, unsigned *, unsigned *), device, &first, &second);
+        GF_NVML_CALL(library, name, (void *, unsigned *, unsigned *), device, &first, &second);
     *ret_first = read ? (int64_t)first : -1;
     *ret_second = read ? (int64_t)second : -1;
 }
@@ -88,14 +76,14 @@ static void read_memory_errors(void *library, void *device, struct gf_gpu_state 
     unsigned long long errors = 0;
     unsigned corrected, uncorrected, pending = 0, failed = 0;
 
-    ret->ecc_errors =
-        CALL(library, "nvmlDeviceGetTotalEccErrors", (void *, int, int, unsigned long long *),
-             device, MEMORY_UNCORRECTED, COUNTER_VOLATILE, &errors)
-            ? (int64_t)errors
-            : -1;
-    const bool read = CALL(library, "nvmlDeviceGetRemappedRows",
-                           (void *, unsigned *, unsigned *, unsigned *, unsigned *), device,
-                           &corrected, &uncorrected, &pending, &failed);
+    ret->ecc_errors = GF_NVML_CALL(library, "nvmlDeviceGetTotalEccErrors",
+                                   (void *, int, int, unsigned long long *), device,
+                                   MEMORY_UNCORRECTED, COUNTER_VOLATILE, &errors)
+                          ? (int64_t)errors
+                          : -1;
+    const bool read = GF_NVML_CALL(library, "nvmlDeviceGetRemappedRows",
+                                   (void *, unsigned *, unsigned *, unsigned *, unsigned *), device,
+                                   &corrected, &uncorrected, &pending, &failed);
     ret->remap_pending = read ? (int64_t)pending : -1;
     ret->remap_failed = read ? (int64_t)failed : -1;
 }
@@ -103,21 +91,21 @@ static void read_memory_errors(void *library, void *device, struct gf_gpu_state 
 static void read_activity(void *library, void *device, struct gf_gpu_state *ret)
 {
     unsigned long long reasons = 0;
-    struct utilization busy = {0};
+    struct gf_nvml_utilization busy = {0};
     struct fabric_info fabric = {0};
 
-    ret->slow_reasons = CALL(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
-                             (void *, unsigned long long *), device, &reasons)
+    ret->slow_reasons = GF_NVML_CALL(library, "nvmlDeviceGetCurrentClocksThrottleReasons",
+                                     (void *, unsigned long long *), device, &reasons)
                             ? (int64_t)reasons
                             : -1;
-    ret->busy = CALL(library, "nvmlDeviceGetUtilizationRates", (void *, struct utilization *),
-                     device, &busy)
+    ret->busy = GF_NVML_CALL(library, "nvmlDeviceGetUtilizationRates",
+                             (void *, struct gf_nvml_utilization *), device, &busy)
                     ? (int64_t)busy.gpu
                     : -1;
-    ret->fabric =
-        CALL(library, "nvmlDeviceGetGpuFabricInfo", (void *, struct fabric_info *), device, &fabric)
-            ? (int64_t)fabric.state
-            : -1;
+    ret->fabric = GF_NVML_CALL(library, "nvmlDeviceGetGpuFabricInfo",
+                               (void *, struct fabric_info *), device, &fabric)
+                      ? (int64_t)fabric.state
+                      : -1;
 }
 
 static bool read_gpu(void *library, unsigned index, struct gf_gpu_state *ret)
@@ -125,8 +113,10 @@ static bool read_gpu(void *library, unsigned index, struct gf_gpu_state *ret)
     struct pci_info pci = {0};
     void *device;
 
-    if (!CALL(library, "nvmlDeviceGetHandleByIndex_v2", (unsigned, void **), index, &device) ||
-        !CALL(library, "nvmlDeviceGetPciInfo_v3", (void *, struct pci_info *), device, &pci))
+    if (!GF_NVML_CALL(library, "nvmlDeviceGetHandleByIndex_v2", (unsigned, void **), index,
+                      &device) ||
+        !GF_NVML_CALL(library, "nvmlDeviceGetPciInfo_v3", (void *, struct pci_info *), device,
+                      &pci))
         return false;
     snprintf(ret->bdf, sizeof(ret->bdf), "%04x:%02x:%02x.0", pci.domain & 0xffff, pci.bus & 0xff,
              pci.device & 0x1f);
@@ -159,14 +149,11 @@ static size_t gf_gpu_state_read(const struct gf_check_input *input, const struct
     if (done || gf_check_is_recorded(input))
         return count;
     done = true;
-    /* NVML stays loaded, because the command exits soon. */
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (!library || !CALL(library, "nvmlInit_v2", (void)))
-        return 0;
-    if (CALL(library, "nvmlDeviceGetCount_v2", (unsigned *), &present))
-        for (unsigned i = 0; i < present && count < GF_ARRAY_LEN(states); i++)
-            count += read_gpu(library, i, &states[count]);
-    (void)CALL(library, "nvmlShutdown", (void));
+    void *library = gf_nvml_load(&present);
+    for (unsigned i = 0; i < present && count < GF_ARRAY_LEN(states); i++)
+        count += read_gpu(library, i, &states[count]);
+    if (library)
+        (void)GF_NVML_CALL(library, "nvmlShutdown", (void));
     return count;
 }
 
@@ -221,6 +208,13 @@ static void check_each(const struct gf_check_input *input, const char *ok,
     }
 }
 
+/* Defines the function of checks.def. `ok`: the summary if there is no problem. */
+#define CHECK(token, ok)                                                                           \
+    void gf_check_##token(const struct gf_check_input *input, struct gf_findings *ret)             \
+    {                                                                                              \
+        check_each(input, ok, judge_##token, ret);                                                 \
+    }
+
 static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->persistence >= 0;
@@ -231,12 +225,9 @@ static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret
     ret->command = "nvidia-smi -pm 1";
 }
 
-void gf_check_persistence(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "persistence mode is on", judge_persistence, ret);
-}
+CHECK(persistence, "persistence mode is on")
 
-static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_memory(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->ecc >= 0 || gpu->remap_failed >= 0;
     snprintf(ret->evidence, sizeof(ret->evidence),
@@ -258,12 +249,9 @@ static void judge_memory(const struct gf_gpu_state *gpu, struct answer *ret)
     }
 }
 
-void gf_check_gpu_memory(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "memory has no errors", judge_memory, ret);
-}
+CHECK(gpu_memory, "memory has no errors")
 
-static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     const int64_t heat = gf_slow_thermal | gf_slow_hardware_thermal;
 
@@ -281,12 +269,9 @@ static void judge_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
     }
 }
 
-void gf_check_gpu_clocks(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "the clock is not lowered", judge_clocks, ret);
-}
+CHECK(gpu_clocks, "the clock is not lowered")
 
-static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_power_limit(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->power_limit > 0 && gpu->power_default > 0;
     if (!ret->known || gpu->power_limit >= gpu->power_default)
@@ -298,12 +283,9 @@ static void judge_power(const struct gf_gpu_state *gpu, struct answer *ret)
             gpu->power_default / 1000);
 }
 
-void gf_check_power_limit(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "the power limit is the default or more", judge_power, ret);
-}
+CHECK(power_limit, "the power limit is the default or more")
 
-static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_modes(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->mig >= 0 || gpu->compute_mode >= 0;
     snprintf(ret->evidence, sizeof(ret->evidence),
@@ -318,14 +300,10 @@ static void judge_modes(const struct gf_gpu_state *gpu, struct answer *ret)
     }
 }
 
-void gf_check_gpu_modes(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "programs may use the GPU, and no change of the MIG mode is pending",
-               judge_modes, ret);
-}
+CHECK(gpu_modes, "programs may use the GPU, and no change of the MIG mode is pending")
 
 /* Judges only a busy GPU, because an idle GPU lowers the generation of its link. */
-static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_link_generation(const struct gf_gpu_state *gpu, struct answer *ret)
 {
     ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;
     if (!ret->known || gpu->generation >= gpu->generation_most)
@@ -336,10 +314,7 @@ static void judge_generation(const struct gf_gpu_state *gpu, struct answer *ret)
     set_fix(ret, "reseat the card or its riser; set the slot's generation in the firmware");
 }
 
-void gf_check_link_generation(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "the PCIe link uses its fastest generation", judge_generation, ret);
-}
+CHECK(link_generation, "the PCIe link uses its fastest generation")
 
 static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
 {
@@ -355,7 +330,4 @@ static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
         set_fix(ret, "when no program uses a GPU: systemctl restart nvidia-fabricmanager");
 }
 
-void gf_check_fabric(const struct gf_check_input *input, struct gf_findings *ret)
-{
-    check_each(input, "NVLink's fabric is ready", judge_fabric, ret);
-}
+CHECK(fabric, "NVLink's fabric is ready")

@@ -4,6 +4,7 @@
 #include "os/procfs.h"
 #include "tools/common/cli.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,7 @@ static void format_printable(char *ret, size_t size, const char *format, va_list
             *ret = '?';
 }
 
-GF_PRINTF(3, 4)
-static void format_text(char *ret, size_t size, const char *format, ...)
+void gf_finding_format(char *ret, size_t size, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -83,7 +83,7 @@ static void name_gpus(struct gf_finding *finding)
         at += (size_t)snprintf(text + at, sizeof(text) - at, " and %zu more",
                                finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
     snprintf(text + at, sizeof(text) - at, ": %s", finding->summary);
-    format_text(finding->summary, sizeof(finding->summary), "%s", text);
+    gf_finding_format(finding->summary, sizeof(finding->summary), "%s", text);
 }
 
 void gf_findings_group(struct gf_findings *findings, size_t from)
@@ -109,25 +109,10 @@ void gf_findings_group(struct gf_findings *findings, size_t from)
             name_gpus(&findings->list[i]);
 }
 
-void gf_finding_evidence(struct gf_finding *finding, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    format_printable(finding->evidence, sizeof(finding->evidence), format, args);
-    va_end(args);
-}
-
-void gf_finding_fix(struct gf_finding *finding, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    format_printable(finding->fix, sizeof(finding->fix), format, args);
-    va_end(args);
-}
-
 void gf_finding_command(struct gf_finding *finding, const char *format, ...)
 {
     va_list args;
+
     va_start(args, format);
     format_printable(finding->script, sizeof(finding->script), format, args);
     va_end(args);
@@ -174,6 +159,20 @@ bool gf_host_number(const struct gf_check_input *input, long *ret, const char *f
         return false;
     *ret = strtol(text, &end, 10);
     return end != text && !*end && *ret >= 0;
+}
+
+bool gf_host_has(const struct gf_check_input *input, const char *name, const char *begin)
+{
+    char path[GF_PROCFS_PATH_MAX];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "%s/%s", input->root, name);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
+        found = *entry->d_name != '.' && strncmp(entry->d_name, begin, strlen(begin)) == 0;
+    if (folder)
+        closedir(folder);
+    return found;
 }
 
 bool gf_host_meminfo(const struct gf_check_input *input, const char *const *keys, uint64_t *ret,

@@ -77,8 +77,11 @@ struct gf_findings {
  */
 struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
                                   const char *format, ...) GF_PRINTF(3, 4);
-void gf_finding_evidence(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
-void gf_finding_fix(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
+#define gf_finding_evidence(finding, ...)                                                          \
+    gf_finding_format((finding)->evidence, sizeof((finding)->evidence), __VA_ARGS__)
+#define gf_finding_fix(finding, ...)                                                               \
+    gf_finding_format((finding)->fix, sizeof((finding)->fix), __VA_ARGS__)
+void gf_finding_format(char *ret, size_t size, const char *format, ...) GF_PRINTF(3, 4);
 /*
  * Sets the fix and the script to a shell command for root on the host. A text of a file, or the name
  * of one, is part of a command only if it matches its own grammar, such as that of a PCI address.
@@ -117,6 +120,9 @@ bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, co
 /* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
 bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
     GF_PRINTF(3, 4);
+
+/* Whether a folder below the root has an entry whose name begins so, and not with a dot. */
+bool gf_host_has(const struct gf_check_input *input, const char *name, const char *begin);
 
 #define GF_MEMINFO "proc/meminfo"
 /* Reads numbers of /proc/meminfo, of which most are in KiB. Returns false if it lacks one of them. */
