@@ -175,6 +175,14 @@ enum {
     var_size = 16,
     bytes_data = 32,
     type_name = 24,
+    type_flags = 168,
+    frame_locals = 72, /* its variables, the arguments first, from 3.11 to 3.13 */
+    /* In 3.13, an object's values follow its header and four bytes, the last of which is `valid`. */
+    values_valid = 19,
+    /* The names of the attributes of a type's objects: the table of indices precedes the names. */
+    keys_index_bits = 9,
+    keys_count = 24,
+    keys_indices = 32,
     string_length = 16,
     string_state = 32,
     state_interpreter = 16, /* in the thread state */
@@ -185,6 +193,7 @@ enum {
 };
 #define OWNER_INTERPRETER 3
 #define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
+#define ATTRIBUTES_MOST 64
 #define STEPS_MOST 192 /* largest number of frames that are read, including the interpreter's own */
 
 struct reader {
@@ -217,14 +226,16 @@ static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *r
     return read_bytes(r, address, ret, sizeof(*ret));
 }
 
-static bool is_code(const struct reader *r, uintptr_t object)
+/* wanted: at most seven characters. */
+static bool is_of_type(const struct reader *r, uintptr_t object, const char *wanted)
 {
     uintptr_t type, name;
-    char text[5];
+    char text[8];
+    const size_t size = strlen(wanted) + 1;
 
     return object && read_pointer(r, object + object_type, &type) &&
-           read_pointer(r, type + type_name, &name) && read_bytes(r, name, text, sizeof(text)) &&
-           memcmp(text, "code", sizeof(text)) == 0;
+           read_pointer(r, type + type_name, &name) && read_bytes(r, name, text, size) &&
+           memcmp(text, wanted, size) == 0;
 }
 
 /* The header of a Python str. */
@@ -318,7 +329,7 @@ static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystac
     if (!read_pointer(r, frame + layout->code, &code))
         return false;
     code &= ~TAG_BITS;
-    if (!is_code(r, code) || !read_pointer(r, code + layout->file, &file) ||
+    if (!is_of_type(r, code, "code") || !read_pointer(r, code + layout->file, &file) ||
         !read_pointer(r, code + (layout->qualified ? layout->qualified : layout->name), &name))
         return false;
     return read_string(r, file, ret->file, sizeof(ret->file)) &&
@@ -344,6 +355,14 @@ bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
            read_pointer(&r, thread_state + layout->thread_id, &found) && found == thread;
 }
 
+static bool find_frame(const struct reader *r, uintptr_t thread_state, uintptr_t *ret)
+{
+    const int c_frame = r->layout->c_frame;
+
+    return read_pointer(r, thread_state + r->layout->thread_frame, ret) &&
+           (c_frame < 0 || read_pointer(r, *ret + (unsigned)c_frame, ret));
+}
+
 size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
                          const struct gf_pystack_memory *memory, uintptr_t thread_state,
                          struct gf_pystack_frame *ret, size_t cap)
@@ -352,8 +371,7 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
     uintptr_t frame;
     size_t count = 0;
 
-    if (!read_pointer(&r, thread_state + layout->thread_frame, &frame) ||
-        (layout->c_frame >= 0 && !read_pointer(&r, frame + (unsigned)layout->c_frame, &frame)))
+    if (!find_frame(&r, thread_state, &frame))
         return 0;
     for (unsigned i = 0; frame && count < cap && i < STEPS_MOST; i++) {
         if (!is_interpreters_own(&r, frame) && read_frame(&r, frame, &ret[count]))
@@ -362,6 +380,73 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
             break;
     }
     return count;
+}
+
+/*
+ * Finds the names and the values of an object's attributes. Python creates no dictionary for an
+ * object before a program reads it.
+ */
+static bool find_attributes(const struct reader *r, uintptr_t object, uintptr_t *ret_keys,
+                            uintptr_t *ret_values)
+{
+    const unsigned minor = r->layout->minor;
+    uintptr_t type, flags;
+    unsigned char valid;
+
+    if (minor < 11 || minor > 13 || !read_pointer(r, object + object_type, &type) ||
+        !read_pointer(r, type + type_flags, &flags) || !(flags >> (minor == 13 ? 2 : 4) & 1) ||
+        !read_pointer(r, type + (minor == 11 ? 872 : 880), ret_keys) || !*ret_keys)
+        return false;
+    *ret_values = object + 3 * sizeof(type);
+    if (minor == 13)
+        return read_bytes(r, object + values_valid, &valid, 1) && valid;
+    if (!read_pointer(r, object - (minor == 11 ? 4 : 3) * sizeof(type), ret_values))
+        return false;
+    if (minor == 11)
+        return *ret_values != 0;
+    return (*ret_values)++ & 1;
+}
+
+static bool read_attribute(const struct reader *r, uintptr_t object, const char *name, char *ret,
+                           size_t size)
+{
+    uintptr_t keys, values, count, key, value;
+    unsigned char index_bits;
+    char text[16];
+
+    if (!find_attributes(r, object, &keys, &values) ||
+        !read_bytes(r, keys + keys_index_bits, &index_bits, 1) || index_bits > 16 ||
+        !read_pointer(r, keys + keys_count, &count))
+        return false;
+    const uintptr_t entries = keys + keys_indices + ((uintptr_t)1 << index_bits);
+    for (size_t i = 0; i < gf_min(count, (uintptr_t)ATTRIBUTES_MOST); i++)
+        if (read_pointer(r, entries + 2 * i * sizeof(key), &key) &&
+            read_string(r, key, text, sizeof(text)) && strcmp(text, name) == 0)
+            return read_pointer(r, values + i * sizeof(value), &value) &&
+                   is_of_type(r, value, "str") && read_string(r, value, ret, size);
+    return false;
+}
+
+bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
+                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                            char *ret, size_t size)
+{
+    const struct reader r = {layout, memory};
+    struct gf_pystack_frame outermost;
+    uintptr_t frame, last = 0, self;
+
+    if (!find_frame(&r, thread_state, &frame))
+        return false;
+    for (unsigned i = 0; frame && i < STEPS_MOST; i++) {
+        if (!is_interpreters_own(&r, frame))
+            last = frame;
+        if (!read_pointer(&r, frame + layout->previous, &frame))
+            return false;
+    }
+    return !frame && last && read_frame(&r, last, &outermost) &&
+           strcmp(outermost.function, "Thread._bootstrap") == 0 &&
+           read_pointer(&r, last + frame_locals, &self) &&
+           read_attribute(&r, self, "_name", ret, size);
 }
 
 bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,

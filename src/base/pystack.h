@@ -74,6 +74,14 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
                          struct gf_pystack_frame *ret, size_t cap);
 
 /*
+ * Reads the name of the threading.Thread that runs this thread state, as UTF-8. Returns false if the
+ * thread has none, or for versions other than 3.11 to 3.13.
+ */
+bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
+                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                            char *ret, size_t size);
+
+/*
  * Whether a thread collects garbage in the interpreter of this thread state. Only the thread that
  * holds Python's lock can. False for Python 3.14 and later, whose members differ.
  */

@@ -2,6 +2,7 @@
 """gpufeed stacks: the threads of a process that is not preloaded. A hung DataLoader is recognised by its workers in read and
 its main thread in a wait."""
 
+import json
 import os
 import pathlib
 import re
@@ -180,14 +181,61 @@ def test_names_cannot_move_the_cursor(started):
 def test_what_cannot_be_read():
     ended = subprocess.Popen(["/bin/true"])
     ended.wait()
-    assert stacks(ended.pid).stderr == f"gpufeed stacks: there is no process {ended.pid}\n"
-    for bad in ("x", "-1", "0", "1x", "99999999999"):
+    assert stacks(ended.pid).stderr == f"gpufeed stacks: there is no process {ended.pid}, and no process of such a job\n"
+    for bad in ("x", "0", "1x", "99999999999"):
         done = stacks(bad)
-        assert (done.returncode, done.stderr) == (2, f"gpufeed stacks: {bad} is not a process id\n")
-    assert stacks("--help").stdout.startswith("Usage: gpufeed stacks PID")
+        assert (done.returncode, done.stderr) == (1, f"gpufeed stacks: no process of a job {bad} uses libgpufeed now\n")
+    assert stacks("-1").returncode == 2
+    assert stacks("--help").stdout.startswith("Usage: gpufeed stacks [--children] [--python] [--all] [--json] PID|JOB")
     assert stacks("1", "2").stderr == "gpufeed stacks: unexpected argument 2; see `gpufeed help stacks`\n"
     bare = subprocess.run([COMMAND, "stacks"], capture_output=True, text=True, check=False)
     assert (bare.returncode, bare.stdout, bare.stderr) == (2, "", "gpufeed stacks: no process to show: gpufeed stacks PID\n")
+
+
+FAMILY = """
+import multiprocessing, threading, time
+class Loader(threading.Thread):
+    def __init__(self):
+        self.first = 1
+        super().__init__(name="loader-\\u03b1", daemon=True)
+    def run(self): time.sleep(100)
+def work(): time.sleep(100)
+Loader().start()
+multiprocessing.get_context("fork").Process(target=work, daemon=True).start()
+time.sleep(0.2)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_children_and_longest_stop(started):
+    one = started("/usr/bin/python3", "-c", FAMILY)
+    child = int(pathlib.Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text())
+    text = stacks(one.pid, "--children", "--python").stdout
+    stops = [float(ms) for ms in re.findall(r"^process \d+: .*, stopped for ([\d.]+) ms$", text, re.M)]
+    assert re.findall(r"^process (\d+):", text, re.M) == [str(one.pid), str(child)], text
+    assert text.endswith(f"2 processes were stopped one after another, the longest for {max(stops)} ms.\n")
+    assert 0 < min(stops) and max(stops) < 3100 and " in work\n" in text and "      " not in text, text
+    assert f"process {child}:" not in stacks(one.pid).stdout
+
+
+def test_stacks_as_json(started):
+    one = started("/usr/bin/python3", "-c", FAMILY)
+    done = stacks(one.pid, "--json", "--children")
+    found = json.loads(done.stdout)
+    first, second = found["processes"]
+    assert (first["pid"], first["python_read"], len(first["threads"]), len(second["threads"])) == (one.pid, True, 2, 1)
+    frame = {"file": "<string>", "line": 13, "function": "<module>"}
+    assert first["threads"][0]["python"] == [frame] and first["threads"][0]["native"], done.stdout
+    assert found["longest_stop_s"] == max(row["stopped_s"] for row in found["processes"]) > 0
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_names_of_pythons_threads(started, python):
+    one = started(python, "-c", FAMILY)
+    minor = int(re.search(r", Python 3\.(\d+)", stacks(one.pid).stdout)[1])
+    loader = json.loads(stacks(one.pid, "--json", "--python").stdout)["processes"][0]["threads"][1]
+    assert loader["python_name"] == ("loader-\u03b1" if 11 <= minor <= 13 else None) and not loader["native"], loader
 
 
 COPIES = f"""
@@ -235,6 +283,21 @@ def test_state_of_a_process_with_the_library(hung):
     assert re.search(r"hooked calls: .*cuMemcpyHtoD_v2 20", whole) and re.search(r"GPU 0: .*nothing to do \d+ %", whole)
 
 
+def test_threads_of_driver_and_library_are_folded(hung):
+    one = hung(GPUFEED_LIVE="on")
+    text, whole = stacks(one.pid).stdout, stacks(one.pid, "--all").stdout
+    helpers = re.findall(r'^thread \d+ "((?:cuda|gpufeed).*)"', whole, re.M)
+    assert {"cuda-EvtHandlr", "gpufeed-live"} <= set(helpers), whole
+    assert f'(not shown: {len(helpers)} threads named "cuda..." or "gpufeed..."; --all shows them)' in text
+    assert not re.search('^thread \\d+ "(cuda|gpufeed)', text, re.M) and threads(text)[0][0].startswith(f"thread {one.pid} ")
+
+
+def test_stacks_of_a_job(hung):
+    one = hung(GPUFEED_LIVE="on", SLURM_JOB_ID="stacks-of-a-job")
+    done = stacks("stacks-of-a-job", "--python")
+    assert done.stdout.startswith(f"process {one.pid}: ") and "in copy" not in done.stderr, done
+
+
 def test_state_of_a_stopped_process(hung):
     """The process cannot renew its figures, but its stacks are read."""
     one = hung(GPUFEED_LIVE="on")
@@ -252,6 +315,8 @@ def test_state_from_the_report_file(hung):
 
 
 def test_state_that_cannot_be_read(hung):
+    wanted = hung(GPUFEED_REPORT="/nonexistent/r.json")
+    assert stacks(wanted.pid).stdout.startswith(f"libgpufeed in process {wanted.pid} has no figures yet, or they cannot be read\n\nprocess ")
     text = stacks(hung().pid).stdout
     assert re.match(r"libgpufeed in process \d+ has no figures yet, or they cannot be read; set GPUFEED_LIVE=on\n\nprocess ", text), text
 

@@ -3,7 +3,7 @@
 
 #include "abi/formats.h"
 #include "tools/answer/helps.h"
-#include "tools/common/text.h"
+#include "tools/common/cli.h"
 
 #include <math.h>
 

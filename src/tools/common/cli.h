@@ -4,6 +4,7 @@
 #include "base/base.h"
 
 #include <getopt.h>
+#include <jansson.h>
 
 /*
  * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
@@ -78,6 +79,13 @@ const char *gf_flags_operand(struct gf_flags *reader);
 
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
+
+/* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
+static inline json_t *gf_json_text(const char *text)
+{
+    json_t *string = text && *text ? json_string(text) : NULL;
+    return string ? string : json_null();
+}
 
 /*
  * The verbs. argv[0] is the verb's name. Each returns the exit code, except that `stacks` executes

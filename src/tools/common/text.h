@@ -2,7 +2,6 @@
 /* Text for terminal, shell, JSON. */
 #pragma once
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -31,12 +30,6 @@ unsigned gf_wrap_width(FILE *out);
  */
 void gf_shell_word(FILE *out, const char *word);
 
-/* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
-static inline json_t *gf_json_text(const char *text)
-{
-    json_t *string = text && *text ? json_string(text) : NULL;
-    return string ? string : json_null();
-}
 /*
  * Keeps this process alive if another process truncates a mapped file: a handler of SIGBUS maps a
  * zero page where the file no longer has one.

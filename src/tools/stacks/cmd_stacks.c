@@ -2,6 +2,7 @@
 /* Prints a running process's GPU states, hooked calls and copies, from the library's report. */
 #include "base/clock.h"
 #include "base/parse.h"
+#include "host/tasks.h"
 #include "tools/answer/helps.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
@@ -10,6 +11,7 @@
 #include "tools/top/snapshot.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -200,9 +202,8 @@ static void gf_live_state_print(const void *closure)
                "version\n",
                pid);
     else
-        printf("libgpufeed in process %d has no figures yet, or they cannot be read; set "
-               "GPUFEED_LIVE=on\n",
-               pid);
+        printf("libgpufeed in process %d has no figures yet, or they cannot be read%s\n", pid,
+               snapshot.is_wanted ? "" : "; set GPUFEED_LIVE=on");
     puts("");
     json_decref(snapshot.report);
 }
@@ -211,48 +212,153 @@ static void gf_live_state_print(const void *closure)
 /* Reading the state takes 2 s. The report file may be on a mount that hangs. */
 #define STATE_MS 6000
 
+enum { flag_children = 'c', flag_helper = 'p' /* a flag of the helper program */ };
+
+static const struct option flag_table[] = {
+    {"children", no_argument, NULL, flag_children}, {"python", no_argument, NULL, flag_helper},
+    {"all", no_argument, NULL, flag_helper},        {"json", no_argument, NULL, flag_helper},
+    {"help", no_argument, NULL, GF_FLAG_HELP},      {0},
+};
+#define HELPERS_MOST 16 /* words of flags */
+#define PROCESSES_MOST 1024
+
+struct words {
+    const char *operand;
+    bool help, children, json;
+    char *helpers[HELPERS_MOST];
+    unsigned helper_count;
+};
+
 static void print_stacks_help(void)
 {
-    puts("Usage: gpufeed stacks PID\n\n"
-         "Prints the Python and native stacks of every thread of a running process, with\n"
-         "its state, its system call and the CPUs that it may use. The process is stopped\n"
-         "for some milliseconds, and for 3 seconds at most. What was not read by then is\n"
-         "named. It need not run with the library. Python frames are shown for CPython\n"
-         "3.9 to 3.15. If it uses the library, its GPUs, copies and hooked calls are\n"
-         "printed first; with GPUFEED_LIVE=on, also the copies and calls of the last\n"
-         "second.\n\n"
+    puts("Usage: gpufeed stacks [--children] [--python] [--all] [--json] PID|JOB\n\n"
+         "Prints the Python and native stacks of every thread of a running process, or of\n"
+         "the processes of the job JOB (such as SLURM_JOB_ID) in which the library is\n"
+         "active, with its state, its system call and the CPUs that it may use. Processes\n"
+         "are stopped one after another, each for some milliseconds, and for 3 seconds at\n"
+         "most; the measured time is printed. What was not read by then is named. A\n"
+         "process need not run with the library. Python frames are shown for CPython 3.9\n"
+         "to 3.15, names of Python's threads for 3.11 to 3.13. If PID uses the library,\n"
+         "its GPUs, copies and hooked calls are printed first; with GPUFEED_LIVE=on, also\n"
+         "the copies and calls of the last second.\n\n"
+         "  --children\n"
+         "      also show the children, and theirs, such as the workers of a loader\n"
+         "  --python\n"
+         "      show only Python frames, and only threads that have some\n"
+         "  --all\n"
+         "      also show threads without Python frames whose names are those of the\n"
+         "      driver's threads (cuda...) and of the library's (gpufeed...)\n"
+         "  --json\n"
+         "      print the stacks of all threads as JSON\n"
+         "  -h, --help\n"
+         "      show this help\n\n"
          "The kernel must permit tracing the process. In a container, this needs the\n"
          "capability SYS_PTRACE; on a host with kernel.yama.ptrace_scope=1, it needs sudo.\n\n"
-         "Exit code: 0; 1 if the process cannot be read; 2 if the command line is not\n"
-         "valid.");
+         "Exit code: 0; 1 if no process can be read; 2 if the command line is not valid.");
 }
 
-int gf_cmd_stacks(int argc, char **argv)
+static int read_stacks_flag(const struct gf_flags *reader, int code, struct words *ret)
 {
-    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 1];
-    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    ret->help |= code == GF_FLAG_HELP;
+    ret->children |= code == flag_children;
+    if (code == flag_helper && ret->helper_count < HELPERS_MOST) {
+        ret->json |= strcmp(reader->flag->name, "json") == 0;
+        ret->helpers[ret->helper_count++] = reader->argv[reader->at - 1];
+    }
+    return code == GF_FLAG_HELP || code == flag_children || code == flag_helper ? 0 : -EINVAL;
+}
 
-    if (argc < 2) {
-        gf_cli_error("stacks", "no process to show: gpufeed stacks PID");
-        return GF_EXIT_USAGE;
+/* Reads the command line. Flags may follow the operand. Returns 0 or an exit code. */
+static int read_stacks_words(int argc, char **argv, struct words *ret)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    const char *operand = "";
+
+    *ret = (struct words){.operand = NULL};
+    while (operand && !ret->help) {
+        const int code = gf_flags_next(&reader);
+        if (code != GF_FLAG_END && read_stacks_flag(&reader, code, ret))
+            return GF_EXIT_USAGE;
+        if (code != GF_FLAG_END)
+            continue;
+        operand = gf_flags_operand(&reader);
+        if (!operand && reader.at < argc)
+            operand = argv[reader.at++];
+        if (operand && ret->operand)
+            return gf_flags_excess("stacks", operand);
+        ret->operand = operand ? operand : ret->operand;
     }
-    if (argc > 2)
-        return gf_flags_excess("stacks", argv[2]);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_stacks_help();
-        return GF_EXIT_OK;
-    }
+    if (ret->operand || ret->help)
+        return 0;
+    gf_cli_error("stacks", "no process to show: gpufeed stacks PID");
+    return GF_EXIT_USAGE;
+}
+
+/* The processes to show. */
+struct shown {
+    pid_t pids[PROCESSES_MOST];
+    unsigned count, dropped;
+};
+
+static void add_shown(void *closure, pid_t pid)
+{
+    struct shown *shown = closure;
+
+    for (unsigned i = 0; i < shown->count; i++)
+        if (shown->pids[i] == pid)
+            return;
+    if (shown->count == PROCESSES_MOST)
+        shown->dropped++;
+    else
+        shown->pids[shown->count++] = pid;
+}
+
+static void add_children(void *closure, int task, pid_t tid)
+{
+    gf_tasks_children(task, tid, add_shown, closure);
+}
+
+/* Returns whether the operand is the id of a process, and not that of a job. */
+static bool find_processes(const struct words *words, struct shown *ret)
+{
+    static struct gf_found found;
     uint64_t pid;
-    if (gf_parse_u64(argv[1], &pid) || !pid || pid > INT_MAX) {
-        gf_cli_error("stacks", "%s is not a process id", argv[1]);
-        return GF_EXIT_USAGE;
-    }
+    const bool is_number = !gf_parse_u64(words->operand, &pid) && pid && pid <= INT_MAX;
+    const bool is_pid = is_number && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
+
+    if (is_pid)
+        add_shown(ret, (pid_t)pid);
+    else
+        gf_snapshot_find(words->operand, &found);
+    for (size_t i = 0; i < found.count; i++)
+        add_shown(ret, found.pids[i]);
+    for (unsigned i = 0; words->children && i < ret->count; i++)
+        gf_tasks_each(ret->pids[i], add_children, ret);
+    if (!ret->count)
+        gf_cli_error("stacks",
+                     is_number ? "there is no process %s, and no process of such a job"
+                               : "no process of a job %s uses libgpufeed now",
+                     words->operand);
+    if (ret->dropped)
+        gf_cli_error("stacks", "%u more processes are not shown", ret->dropped);
+    return is_pid;
+}
+
+static int run_helper(const struct words *words, const struct shown *shown)
+{
+    char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 1], numbers[PROCESSES_MOST][12];
+    char program[] = PROGRAM, *argv[1 + HELPERS_MOST + PROCESSES_MOST + 1] = {program};
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    unsigned count = 1;
+
     folder[gf_max(length, (ssize_t)0)] = '\0';
+    for (unsigned i = 0; i < words->helper_count; i++)
+        argv[count++] = words->helpers[i];
+    for (unsigned i = 0; i < shown->count; i++) {
+        snprintf(numbers[i], sizeof(numbers[i]), "%d", shown->pids[i]);
+        argv[count++] = numbers[i];
+    }
     const char *slash = strrchr(folder, '/');
-    const pid_t process = (pid_t)pid;
-    if (gf_print_apart(gf_live_state_print, &process, STATE_MS))
-        gf_cli_error("stacks", "the figures of process %d cannot be read in time", process);
-    fflush(stdout);
     if (slash) {
         snprintf(path, sizeof(path), "%.*s/" PROGRAM, (int)(slash - folder), folder);
         execv(path, argv);
@@ -260,4 +366,25 @@ int gf_cmd_stacks(int argc, char **argv)
     gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",
                  strerror(errno));
     return GF_EXIT_FAILED;
+}
+
+int gf_cmd_stacks(int argc, char **argv)
+{
+    static struct shown shown;
+    struct words words;
+    const int error = read_stacks_words(argc, argv, &words);
+
+    if (error)
+        return error;
+    if (words.help) {
+        print_stacks_help();
+        return GF_EXIT_OK;
+    }
+    const bool is_pid = find_processes(&words, &shown);
+    if (!shown.count)
+        return GF_EXIT_FAILED;
+    if (is_pid && !words.json && gf_print_apart(gf_live_state_print, &shown.pids[0], STATE_MS))
+        gf_cli_error("stacks", "the figures of process %d cannot be read in time", shown.pids[0]);
+    fflush(stdout);
+    return run_helper(&words, &shown);
 }

@@ -142,6 +142,7 @@ static size_t native_frames(unw_addr_space_t space, struct gf_target *target,
 struct head {
     int error;
     size_t count;
+    uint64_t stopped_ns; /* written last; 0: the tracer was killed before */
 };
 
 struct python {
@@ -152,19 +153,24 @@ struct python {
 struct counts {
     uint32_t python, native;
     bool python_cut, native_cut;
+    char name[sizeof(((struct gf_stack *)NULL)->name)];
 };
 
 /* Reads the frames of all of the thread's states, of which it has one in each interpreter. */
 static size_t read_python(const struct gf_python_threads *python, struct gf_target *target,
-                          size_t i, struct gf_pystack_frame *ret, size_t max)
+                          size_t i, struct gf_pystack_frame *ret, size_t max, struct counts *counts)
 {
     const struct gf_pystack_memory memory = {gf_target_read, target};
     size_t count = 0;
 
     for (size_t k = 0; k < python->count && count < max; k++)
-        if (python->states[k].thread == i)
-            count += gf_pystack_frames(python->layout, &memory, python->states[k].state,
-                                       ret + count, max - count);
+        if (python->states[k].thread == i) {
+            const uintptr_t state = python->states[k].state;
+            count += gf_pystack_frames(python->layout, &memory, state, ret + count, max - count);
+            if (!counts->name[0] && !gf_pystack_thread_name(python->layout, &memory, state,
+                                                            counts->name, sizeof(counts->name)))
+                counts->name[0] = '\0';
+        }
     return count;
 }
 
@@ -182,9 +188,9 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
     const struct gf_target_thread *thread = &target->threads[i];
     struct counts counts = {.python = 0};
 
-    counts.python =
-        cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames)), &counts.python_cut);
-    if (thread->stopped)
+    counts.python = cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames), &counts),
+                        &counts.python_cut);
+    if (thread->stopped && space)
         counts.native = cut(native_frames(space, target, thread, native, GF_ARRAY_LEN(native)),
                             &counts.native_cut);
     fwrite(&counts, sizeof(counts), 1, out);
@@ -198,6 +204,7 @@ struct child {
     void (*run)(struct child *child);
     FILE *out;
     pid_t pid; /* the examined process */
+    bool native;
     struct gf_target target;
 };
 
@@ -209,7 +216,7 @@ struct child {
 static void write_stacks(struct child *child)
 {
     struct gf_target *target = &child->target;
-    const unw_addr_space_t space = create_space();
+    const unw_addr_space_t space = child->native ? create_space() : NULL;
     const uint64_t start_ns = gf_now_ns();
     struct gf_python_threads threads;
 
@@ -218,7 +225,8 @@ static void write_stacks(struct child *child)
     target->until_ns = start_ns + READ_NS;
     memcpy(python.version, threads.version, sizeof(python.version));
     fwrite(&python, sizeof(python), 1, child->out);
-    for (size_t i = 0; space && i < target->count && gf_now_ns() < target->until_ns; i++)
+    for (size_t i = 0;
+         (space || !child->native) && i < target->count && gf_now_ns() < target->until_ns; i++)
         write_stack(child->out, &threads, target, space, i);
     fflush(child->out);
 }
@@ -290,7 +298,11 @@ static void stop_and_read(struct child *child)
     child->run = write_stacks;
     if (!head.error)
         run_child(child, READER_MS);
+    const uint64_t since_ns = target->since_ns;
     gf_target_release(target);
+    head.stopped_ns = gf_now_ns() - since_ns;
+    if (pwrite(fileno(child->out), &head, sizeof(head), 0) < 0)
+        return; /* then the time is that of the whole reading */
 }
 
 static bool read_frames(FILE *in, struct gf_stack *stack)
@@ -310,6 +322,7 @@ static bool read_frames(FILE *in, struct gf_stack *stack)
     stack->native_count = counts.native;
     stack->python_cut = counts.python_cut;
     stack->native_cut = counts.native_cut;
+    memcpy(stack->name, counts.name, sizeof(stack->name));
     stack->read = true;
     return true;
 }
@@ -325,6 +338,7 @@ static int read_collected(FILE *in, struct gf_collected *ret)
         return ETIMEDOUT;
     if (head.error)
         return head.error;
+    ret->stopped_ns = head.stopped_ns;
     ret->stacks = calloc(head.count, sizeof(*ret->stacks));
     if (!ret->stacks)
         return ENOMEM;
@@ -340,15 +354,20 @@ static int read_collected(FILE *in, struct gf_collected *ret)
     return 0;
 }
 
-int gf_collect(pid_t pid, struct gf_collected *ret)
+int gf_collect(pid_t pid, bool native, struct gf_collected *ret)
 {
     const int memory = memfd_create("gpufeed-stacks", MFD_CLOEXEC);
-    struct child child = {stop_and_read, memory < 0 ? NULL : fdopen(memory, "w+"), pid, {0}};
+    struct child child = {
+        stop_and_read, memory < 0 ? NULL : fdopen(memory, "w+"), pid, native, {0}};
+
+    const uint64_t start_ns = gf_now_ns();
 
     *ret = (struct gf_collected){.count = 0};
     int error = child.out ? run_child(&child, CHILD_MS) : errno;
     if (!error)
         error = read_collected(child.out, ret);
+    if (!ret->stopped_ns)
+        ret->stopped_ns = gf_now_ns() - start_ns;
     if (child.out)
         fclose(child.out);
     return error;

@@ -20,6 +20,7 @@ struct gf_stack {
     uintptr_t *native;
     uint32_t python_count, native_count;
     bool python_cut, native_cut; /* there are more frames, which were not read */
+    char name[64];               /* of Python's Thread; "" if unknown */
 };
 
 struct gf_collected {
@@ -27,12 +28,13 @@ struct gf_collected {
     int python_error; /* of gf_python_threads_find */
     struct gf_stack *stacks;
     size_t count;
+    uint64_t stopped_ns; /* how long the first thread that stopped was stopped, at most */
 };
 
 /*
- * Returns 0 or an errno: ESRCH if the process does not exist, EPERM if none of its threads may be
+ * native: whether native frames are read, too. Returns 0 or an errno: ESRCH if the process does not exist, EPERM if none of its threads may be
  * traced, ENOMEM, ETIMEDOUT if not even the list of threads was read in time. The caller calls
  * gf_collected_free in every case.
  */
-int gf_collect(pid_t pid, struct gf_collected *ret);
+int gf_collect(pid_t pid, bool native, struct gf_collected *ret);
 void gf_collected_free(struct gf_collected *collected);

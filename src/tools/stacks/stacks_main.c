@@ -2,11 +2,13 @@
 /* Gpufeed-stacks. */
 #include "base/base.h"
 #include "base/fmt.h"
+#include "base/json.h"
 #include "os/permit_find.h"
 #include "tools/common/text.h"
 #include "tools/stacks/collect.h"
 #include "tools/stacks/objects.h"
 
+#include <getopt.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -83,12 +85,14 @@ static const char *gf_syscall_name(long number)
 }
 
 /*
- * gpufeed-stacks PID prints the Python and native stacks of every thread of a running process, with
+ * gpufeed-stacks PID... prints the Python and native stacks of every thread of running processes, with
  * or without the preload library. This is a separate program, because no other program needs
- * libunwind.
+ * libunwind. `gpufeed stacks` passes its flags.
  */
 
-static const char usage[] = "Usage: gpufeed stacks PID\n";
+static struct {
+    int python, all, json; /* --python, --all, --json */
+} flags;
 
 static int fail(pid_t pid, int error)
 {
@@ -106,25 +110,41 @@ static int fail(pid_t pid, int error)
     return 1;
 }
 
-/* Prints the name of a thread, file or function, which comes from another process. */
-static void put_text(const char *text)
+/* Copies the name of a thread, file or function, which comes from another process. */
+static const char *plain(const char *text, char ret[1024])
 {
-    char plain[1024];
-
-    snprintf(plain, sizeof(plain), "%s", text);
-    fputs(gf_plain_text(plain), stdout);
+    snprintf(ret, 1024, "%s", text);
+    return gf_plain_text(ret);
 }
 
-static void print_head(const struct gf_target_thread *thread)
+static void put_text(const char *text)
 {
+    char copy[1024];
+
+    fputs(plain(text, copy), stdout);
+}
+
+static const char *state_words(char state)
+{
+    return state == 'R'   ? "running"
+           : state == 'D' ? "in an uninterruptible wait"
+           : state == 'S' ? "waiting"
+           : state == 'Z' ? "ended"
+           : state == 'T' ? "stopped"
+                          : "in an unknown state";
+}
+
+static void print_head(const struct gf_stack *stack)
+{
+    const struct gf_target_thread *thread = &stack->thread;
+
     printf("\nthread %d \"", thread->tid);
     put_text(thread->name);
-    printf("\": %s", thread->state == 'R'   ? "running"
-                     : thread->state == 'D' ? "in an uninterruptible wait"
-                     : thread->state == 'S' ? "waiting"
-                     : thread->state == 'Z' ? "ended"
-                     : thread->state == 'T' ? "stopped"
-                                            : "in an unknown state");
+    if (stack->name[0]) {
+        fputs("\", in Python \"", stdout);
+        put_text(stack->name);
+    }
+    printf("\": %s", state_words(thread->state));
     if (thread->syscall >= 0) {
         const char *name = gf_syscall_name(thread->syscall);
         name ? printf(" in %s", name) : printf(" in system call %ld", thread->syscall);
@@ -154,28 +174,42 @@ static void print_python(const struct gf_stack *stack)
     print_rest("    ", stack->python_cut);
 }
 
-static void print_native(struct gf_objects *objects, const struct gf_stack *stack)
+/* Returns why the stack is not known; NULL if it was read. */
+static const char *why_unread(const struct gf_stack *stack)
 {
     const int error = stack->thread.error;
-    bool cut = stack->native_cut;
 
-    if (error)
-        printf("      (its stack cannot be read: %s)\n",
-               error == ETIMEDOUT ? "the thread does not stop" : strerror(error));
-    else if (!stack->read || !stack->thread.stopped)
-        puts("      (its stack was not read: reading the process took too long)");
-    for (uint32_t i = 0; i < stack->native_count; i++) {
-        char name[512];
-        /* Where unwind data is missing, a caller's address is guessed, and so may be no code. */
-        if (!gf_objects_name(objects, stack->native[i] - (i > 0), name, sizeof(name)) && i > 0) {
-            cut = true;
-            break;
-        }
-        fputs("      ", stdout);
-        put_text(name);
-        putchar('\n');
-    }
-    print_rest("      ", cut);
+    return error == ETIMEDOUT                       ? "the thread does not stop"
+           : error                                  ? strerror(error)
+           : !stack->read || !stack->thread.stopped ? "reading the process took too long"
+                                                    : NULL;
+}
+
+/*
+ * Names a native frame. Returns false if the stack ends before it: where unwind data is missing, a
+ * caller's address is guessed, and so may be no code.
+ */
+static bool name_frame(struct gf_objects *objects, const struct gf_stack *stack, uint32_t i,
+                       char ret[1024])
+{
+    const bool found = gf_objects_name(objects, stack->native[i] - (i > 0), ret, 512);
+
+    gf_plain_text(ret);
+    return found || i == 0;
+}
+
+static void print_native(struct gf_objects *objects, const struct gf_stack *stack)
+{
+    const char *why = why_unread(stack);
+    char name[1024];
+    uint32_t i = 0;
+
+    if (why)
+        printf("      (its stack %s: %s)\n",
+               stack->thread.error ? "cannot be read" : "was not read", why);
+    for (; i < stack->native_count && name_frame(objects, stack, i, name); i++)
+        printf("      %s\n", name);
+    print_rest("      ", stack->native_cut || i < stack->native_count);
 }
 
 struct process {
@@ -183,60 +217,210 @@ struct process {
     struct gf_collected collected;
 };
 
+/* Whether the thread is one of the driver or of the library, to judge by its name. */
+static bool is_helper(const struct process *process, const struct gf_stack *stack)
+{
+    const char *name = stack->thread.name;
+
+    return stack->thread.tid != process->pid && !stack->python_count &&
+           (strncmp(name, "gpufeed", 7) == 0 || strncmp(name, "cuda", 4) == 0);
+}
+
+static bool is_hidden(const struct process *process, const struct gf_stack *stack)
+{
+    return flags.python ? stack->read && !stack->python_count
+                        : !flags.all && is_helper(process, stack);
+}
+
+static const char *python_words(int error)
+{
+    return error == 0         ? ""
+           : error == ENOTSUP ? " (frames of this version cannot be read)"
+                              : " (its threads were not found)";
+}
+
 static void print_all(const void *closure)
 {
     const struct process *process = closure;
     const struct gf_collected *collected = &process->collected;
-    struct gf_objects *objects = gf_objects_read(process->pid);
-    const int error = collected->python_error;
+    struct gf_objects *objects = flags.python ? NULL : gf_objects_read(process->pid);
+    size_t hidden = 0;
 
     printf("process %d: %zu thread%s", process->pid, collected->count,
            collected->count == 1 ? "" : "s");
     if (collected->python[0])
-        printf(", Python %s%s", collected->python,
-               error == 0         ? ""
-               : error == ENOTSUP ? " (frames of this version cannot be read)"
-                                  : " (its threads were not found)");
-    putchar('\n');
+        printf(", Python %s%s", collected->python, python_words(collected->python_error));
+    printf(", stopped for %.1f ms\n", (double)collected->stopped_ns / 1e6);
     for (size_t i = 0; i < collected->count; i++) {
-        print_head(&collected->stacks[i].thread);
-        print_python(&collected->stacks[i]);
-        print_native(objects, &collected->stacks[i]);
+        const struct gf_stack *stack = &collected->stacks[i];
+        if (is_hidden(process, stack)) {
+            hidden++;
+            continue;
+        }
+        print_head(stack);
+        print_python(stack);
+        if (!flags.python || why_unread(stack))
+            print_native(objects, stack);
     }
+    if (hidden)
+        printf("\n(not shown: %zu thread%s %s)\n", hidden, hidden == 1 ? "" : "s",
+               flags.python ? "without Python frames"
+                            : "named \"cuda...\" or \"gpufeed...\"; --all shows them");
     gf_objects_free(objects);
+}
+
+static void put_plain(struct gf_json *json, const char *key, const char *text)
+{
+    char copy[1024];
+
+    gf_json_text(json, key, *text ? plain(text, copy) : NULL);
+}
+
+static void put_frames(struct gf_json *json, struct gf_objects *objects,
+                       const struct gf_stack *stack)
+{
+    char name[1024];
+    uint32_t i = 0;
+
+    gf_json_begin(json, "python", '[');
+    for (uint32_t k = 0; k < stack->python_count; k++) {
+        gf_json_object(json, NULL);
+        put_plain(json, "file", stack->python[k].file);
+        gf_json_int(json, "line", stack->python[k].line);
+        put_plain(json, "function", stack->python[k].function);
+    }
+    gf_json_end(json, ']');
+    gf_json_bool(json, "python_cut", stack->python_cut);
+    gf_json_begin(json, "native", '[');
+    for (; i < stack->native_count && name_frame(objects, stack, i, name); i++)
+        gf_json_text(json, NULL, name);
+    gf_json_end(json, ']');
+    gf_json_bool(json, "native_cut", stack->native_cut || i < stack->native_count);
+}
+
+static void put_thread(struct gf_json *json, struct gf_objects *objects,
+                       const struct gf_stack *stack)
+{
+    const struct gf_target_thread *thread = &stack->thread;
+    char number[24];
+    const char *call = gf_syscall_name(thread->syscall);
+
+    snprintf(number, sizeof(number), "%ld", thread->syscall);
+    gf_json_object(json, NULL);
+    gf_json_int(json, "tid", thread->tid);
+    put_plain(json, "name", thread->name);
+    put_plain(json, "python_name", stack->name);
+    gf_json_text(json, "state", state_words(thread->state));
+    gf_json_text(json, "system_call", call ? call : thread->syscall < 0 ? NULL : number);
+    gf_json_known_int(json, "cpu", thread->cpu);
+    put_plain(json, "cpus", thread->cpus);
+    gf_json_text(json, "error", why_unread(stack));
+    put_frames(json, objects, stack);
+}
+
+static void put_process(struct gf_json *json, const struct process *process,
+                        struct gf_objects *objects)
+{
+    const struct gf_collected *collected = &process->collected;
+
+    gf_json_object(json, NULL);
+    gf_json_int(json, "pid", process->pid);
+    put_plain(json, "python", collected->python);
+    gf_json_bool(json, "python_read", collected->python[0] && !collected->python_error);
+    gf_json_micro(json, "stopped_s", collected->stopped_ns / 1000);
+    gf_json_array(json, "threads");
+    for (size_t i = 0; i < collected->count; i++)
+        put_thread(json, objects, &collected->stacks[i]);
+}
+
+/* Prints the whole object at once, so that a process whose files cannot be read leaves no part of it. */
+static void print_object(const void *closure)
+{
+    struct gf_objects *objects =
+        flags.python ? NULL : gf_objects_read(((const struct process *)closure)->pid);
+    struct gf_json length = {.size = 0}, json;
+
+    put_process(&length, closure, objects);
+    json = (struct gf_json){.size = length.at + 65536}; /* names may differ if time runs out */
+    json.buf = malloc(json.size);
+    if (json.buf)
+        put_process(&json, closure, objects);
+    if (json.buf && gf_json_close(&json))
+        fputs(json.buf, stdout);
+    else
+        printf("{\"pid\":%d,\"error\":\"memory is short\"}",
+               ((const struct process *)closure)->pid);
 }
 
 /* No line is printed for longer than this only if a file of the process is on a mount that hangs. */
 #define SILENCE_MS 15000
 
+/* Returns 0 or an errno. */
+static int show(pid_t pid, const char *separator, uint64_t *longest_ns)
+{
+    struct process process = {.pid = pid};
+    int error = gf_collect(pid, !flags.python, &process.collected);
+
+    if (!error) {
+        fputs(separator, stdout);
+        error = gf_print_apart(flags.json ? print_object : print_all, &process, SILENCE_MS);
+        if (error && flags.json)
+            printf("{\"pid\":%d,\"error\":\"%s\"}", pid, strerror(error));
+        else if (error == ETIMEDOUT)
+            puts("\n(the rest is not shown: a file of the process cannot be read)");
+        if (error == ETIMEDOUT || flags.json)
+            error = 0;
+        *longest_ns = gf_max(*longest_ns, process.collected.stopped_ns);
+    }
+    gf_collected_free(&process.collected);
+    return error;
+}
+
+/* Processes are stopped one after another. Returns how many were shown. */
+static unsigned show_all(char **words, unsigned count)
+{
+    unsigned shown = 0;
+    uint64_t longest_ns = 0;
+
+    if (flags.json)
+        fputs("{\"schema\":1,\"processes\":[", stdout);
+    for (unsigned i = 0; i < count; i++) {
+        const pid_t pid = (pid_t)strtol(words[i], NULL, 10);
+        const int error = pid <= 0 ? ESRCH
+                                   : show(pid,
+                                          !shown       ? ""
+                                          : flags.json ? ","
+                                                       : "\n",
+                                          &longest_ns);
+        if (error)
+            fail(pid, error);
+        shown += !error;
+    }
+    if (flags.json)
+        printf("],\"longest_stop_s\":%lu.%06lu}\n", longest_ns / 1000000000,
+               longest_ns / 1000 % 1000000);
+    else if (shown > 1)
+        printf("\n%u processes were stopped one after another, the longest for %.1f ms.\n", shown,
+               (double)longest_ns / 1e6);
+    return shown;
+}
+
 int main(int argc, char **argv)
 {
-    struct process process;
-    char *end = NULL;
+    static const struct option options[] = {{"python", no_argument, &flags.python, 1},
+                                            {"all", no_argument, &flags.all, 1},
+                                            {"json", no_argument, &flags.json, 1},
+                                            {0}};
+    int code;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    const long pid = argc == 2 ? strtol(argv[1], &end, 10) : 0;
-    if (pid <= 0 || pid > INT_MAX || *end) {
-        if (argc == 2)
-            fprintf(stderr, "gpufeed stacks: %s is not a process id\n", argv[1]);
-        else
-            fputs(usage, stderr);
+    while ((code = getopt_long(argc, argv, "", options, NULL)) == 0)
+        ;
+    if (code != -1 || optind == argc) {
+        fputs("Usage: gpufeed stacks [--children] [--python] [--all] [--json] PID|JOB\n", stderr);
         return 2;
     }
     gf_bus_error_survive();
     gf_permit_find(GF_PERMIT_ALL);
-    process.pid = (pid_t)pid;
-    int error = gf_collect(process.pid, &process.collected);
-    const int cut = error ? 0 : gf_print_apart(print_all, &process, SILENCE_MS);
-    if (cut == ETIMEDOUT)
-        puts("\n(the rest is not shown: a file of the process cannot be read)");
-    else
-        error = error ?: cut;
-    gf_collected_free(&process.collected);
-    if (error)
-        return fail(process.pid, error);
-    return fflush(stdout) || ferror(stdout) ? 1 : 0;
+    const unsigned shown = show_all(argv + optind, (unsigned)(argc - optind));
+    return fflush(stdout) || ferror(stdout) || !shown ? 1 : 0;
 }

@@ -202,7 +202,8 @@ int gf_target_stop(struct gf_target *target, pid_t pid)
     if (!target->known)
         return ENOMEM;
     int found = add_new(target, gf_now_ns() + DESCRIBE_NS);
-    const uint64_t until_ns = gf_now_ns() + STOP_NS;
+    target->since_ns = gf_now_ns();
+    const uint64_t until_ns = target->since_ns + STOP_NS;
     for (size_t at = 0, round = 0; found > 0 && round < ROUNDS; round++) {
         at = stop_from(target, at, until_ns);
         found = add_new(target, until_ns);

@@ -26,6 +26,7 @@ struct gf_target {
     struct gf_target_thread *threads; /* sorted by thread id */
     size_t count;
     uint64_t until_ns; /* no memory is read after this time */
+    uint64_t since_ns; /* when the first thread was told to stop */
     uint8_t *known;    /* a bit for each thread id */
 };
 
