@@ -48,6 +48,8 @@ static void print_summary(const struct gf_report *report)
     print_lines(text);
     gf_summary_stalls(report, text, sizeof(text));
     print_lines(text);
+    gf_growth_say(&report->growth, text, sizeof(text));
+    print_lines(text);
     gf_summary_exit(report, text, sizeof(text));
     print_lines(text);
 }

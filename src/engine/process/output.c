@@ -11,6 +11,7 @@
 #include "engine/report/report.h"
 #include "os/own_table.h"
 #include "os/permit.h"
+#include "os/procfs.h"
 
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -100,6 +101,57 @@ void gf_output_sample(bool final)
     report->policy_kept = gf_thread_binding_count_kept();
     report->costs.sample_us += sample.locality.usec;
     gf_report_add_sample(report, &sample);
+}
+
+static void read_resident(void *closure)
+{
+    struct gf_growth_point *point = closure;
+    char text[4096];
+    const char *anonymous, *shared;
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/status") <= 0 ||
+        !(anonymous = gf_procfs_field(text, "RssAnon")) ||
+        !(shared = gf_procfs_field(text, "RssShmem")))
+        return;
+    point->anonymous = gf_procfs_number(anonymous) << 10;
+    point->shared = gf_procfs_number(shared) << 10;
+}
+
+static void read_memory(struct gf_growth_point *ret)
+{
+    struct gf_transfer_state *state = &gf_process.report.transfers.state;
+    struct gf_heap_stats stats = {.allocated = UINT64_MAX};
+
+    gf_own_table_run(read_resident, ret);
+    if (gf_process.preload->heap->stats)
+        gf_process.preload->heap->stats(&stats);
+    ret->heap = stats.allocated;
+    ret->anonymous -= gf_min(ret->anonymous, stats.dirty + stats.lazily_freed);
+    gf_transfers_read(&gf_process.report.transfers);
+    ret->pinned = state->ring_bytes + state->pinned_kept;
+    for (unsigned i = 0; i < GF_NODE_BYTES_COUNT; i++)
+        ret->pinned += state->pinned_held[i];
+}
+
+uint64_t gf_output_growth(void)
+{
+    struct gf_report *report = &gf_process.report;
+    struct gf_growth_point point = {.at_ms = gf_process_elapsed_ms()};
+    struct gf_step_times times = {.source = gf_step_none};
+
+    if (!gf_log_wants(GF_LOG_INFO) || !report->step_times || !gf_report_lock(0))
+        return UINT64_MAX;
+    if (point.at_ms >= report->growth.next_ms && !gf_process_dead()) {
+        report->step_times(&times);
+        point.steps = times.steps;
+        if (times.source != gf_step_none)
+            read_memory(&point);
+        if (point.anonymous)
+            gf_growth_add(&report->growth, times.source, &point);
+    }
+    const uint64_t next_ms = report->growth.next_ms;
+    gf_report_unlock();
+    return next_ms > point.at_ms ? gf_process.started_ns + next_ms * 1000000 : UINT64_MAX;
 }
 
 /*

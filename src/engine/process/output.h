@@ -13,6 +13,13 @@
 void gf_output_sample(bool final);
 
 /*
+ * If a point of the report's growth is due, reads the program's memory and its steps. Only for the
+ * summary (GPUFEED_VERBOSE=1). Returns when the next point is due, as gf_now_ns. Called on the
+ * library's thread, which does not hold the report lock.
+ */
+uint64_t gf_output_growth(void);
+
+/*
  * Updates the report and writes its file. ended: true at a normal exit. The caller holds the report
  * lock.
  */

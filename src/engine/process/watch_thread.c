@@ -316,9 +316,11 @@ static void sleep_and_watch_memory(uint64_t ns)
 {
     uint64_t now;
 
-    while ((now = gf_now_ns()) < ns && !gf_process_dead())
-        if (sleep_until(gf_min(gf_memory_watch_check(now), ns)))
+    while ((now = gf_now_ns()) < ns && !gf_process_dead()) {
+        const uint64_t next = gf_min(gf_memory_watch_check(now), gf_output_growth());
+        if (sleep_until(gf_min(next, ns)))
             return;
+    }
 }
 
 static void start_guard(const struct gf_placement *placement, const struct gf_guard_reading *now)

@@ -7,6 +7,7 @@
 #include "config/options.h"
 #include "engine/gputime/sampler.h"
 #include "engine/report/embedded.h"
+#include "engine/report/growth.h"
 #include "engine/report/transfer_sums.h"
 #include "host/bind.h"
 #include "host/facts.h"
@@ -140,6 +141,7 @@ struct gf_report {
     /* measurements */
     struct gf_report_sample samples[GF_REPORT_SAMPLES];
     size_t sample_count;
+    struct gf_growth growth;
     struct gf_threads peak; /* the newest of the samples with the most threads of the program */
     unsigned peak_descendants;
     struct gf_report_event events[GF_REPORT_EVENTS];
