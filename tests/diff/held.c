@@ -1,26 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads and streams see of a copy that is cut into several DMAs: held CASE [ROUNDS]. Each
- * case prints "done" if they see one operation.
+ * What other threads and streams see of a copy that is cut into several DMAs: held CASE [ROUNDS]. Each case prints "done" if
+ * they see one operation.
  *
- * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking
- * stream, while another thread captures. wait-event: a wait for an event while a capture is open.
- * event-late: the copy's events are slow, and the other thread's work waits for the copy's call.
- * event-late-urgent, destroy-urgent: the other thread has a real-time priority.
- * beside, into: a slow call of another thread, begun before the copy or during it.
- * solids: a batch of 3D copies of another thread. destroy: another thread destroys the stream. lost: a
- * copy whose hold another thread has ended. lost-batch: a member of a batch after that. fault-batch:
- * the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch.
- * fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
- * fault-capture: the other thread captures the stream while such a handler runs.
- * fault-capture-small-after: the same, behind work of the legacy stream.
- * fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which
- * the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
- * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside
- * captures, a copy waits for the legacy stream, and that for another thread's copy. fault-pair-after,
- * fault-pair-small-after: the same after a fault in the first copy. creates-after,
- * registers-after: a copy waits in the driver for what another thread does after its own copies.
- * handler: the handler of SIGSEGV, in a copy on another stream, reads what this thread copies.
+ * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking stream, while another thread
+ * captures. wait-event: a wait for an event while a capture is open. event-late: the copy's events are slow, and the other
+ * thread's work waits for the copy's call. event-late-urgent, destroy-urgent: the other thread has a real-time priority.
+ * beside, into: a slow call of another thread, begun before the copy or during it. solids: a batch of 3D copies of another
+ * thread. destroy: another thread destroys the stream. lost: a copy whose hold another thread has ended. lost-batch: a member
+ * of a batch after that. fault-batch: the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a
+ * batch. fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy. fault-capture: the
+ * other thread captures the stream while such a handler runs. fault-capture-small-after: the same, behind work of the legacy
+ * stream. fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which the legacy stream
+ * waits for its thread. The handler is slow, or permits only a few pages at a time. captures-small-after: such copies beside
+ * captures of another thread. captures-pair-after: beside captures, a copy waits for the legacy stream, and that for another
+ * thread's copy. fault-pair-after, fault-pair-small-after: the same after a fault in the first copy. creates-after, registers-
+ * after: a copy waits in the driver for what another thread does after its own copies. handler: the handler of SIGSEGV, in a
+ * copy on another stream, reads what this thread copies.
  */
 #include "kit.h"
 
@@ -43,6 +39,7 @@ static unsigned char *host;
 static CUstream stream;
 static CUfunction spin;
 static volatile bool stop;
+static sem_t returned, faulted, fills, copies;
 
 static void prepare(unsigned flags)
 {
@@ -73,8 +70,6 @@ static void want_all(unsigned char value)
             kit_fail("the copy is not in order at", (long)at);
 }
 
-/* after-legacy */
-
 static void capture_often(void *unused)
 {
     CUstream own = kit_stream();
@@ -102,8 +97,7 @@ static void after_legacy(bool back, unsigned rounds)
             MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
         else
             MUST(cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream));
-        MUST(cu.cuStreamSynchronize(
-            stream)); /* waiting for the context is refused during a capture */
+        MUST(cu.cuStreamSynchronize(stream)); /* a wait for the context is refused in a capture */
         MUST(cu.cuStreamSynchronize(CU_STREAM_LEGACY));
         if (!back)
             MUST(cu.cuMemcpyDtoH_v2(host, device, SIZE));
@@ -115,7 +109,6 @@ static void after_legacy(bool back, unsigned rounds)
 
 /* wait-event, event-late */
 
-static sem_t returned;
 static CUevent event;
 static volatile bool over; /* the copy's call has returned */
 
@@ -205,8 +198,6 @@ static void solids(void)
 
 /* beside, into */
 
-static sem_t fills, copies;
-
 /*
  * With slow calls (SIM_DELAY), the other thread's call begins before the copy or during its first
  * DMAs, and fills the buffer in the middle of the copy.
@@ -275,7 +266,6 @@ static void destroy(void)
 /* lost-batch, fault-batch */
 
 #define PART (SIZE / 4)
-static sem_t faulted;
 static pthread_t copier;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -625,14 +615,10 @@ int main(int argc, char **argv)
     is_urgent = strstr(argv[1], "-urgent");
     context = kit_start();
     prepare(strstr(argv[1], "after") ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
-    if (strcmp(argv[1], "after-legacy") == 0)
-        after_legacy(false, rounds);
-    else if (strcmp(argv[1], "after-legacy-back") == 0)
-        after_legacy(true, rounds);
-    else if (strcmp(argv[1], "wait-event") == 0)
-        behind(true);
-    else if (strncmp(argv[1], "event-late", 10) == 0)
-        behind(false);
+    if (strncmp(argv[1], "after-legacy", 12) == 0)
+        after_legacy(strstr(argv[1], "back"), rounds);
+    else if (strcmp(argv[1], "wait-event") == 0 || strncmp(argv[1], "event-late", 10) == 0)
+        behind(argv[1][0] == 'w');
     else if (strcmp(argv[1], "solids") == 0)
         solids();
     else if (strcmp(argv[1], "beside") == 0 || strcmp(argv[1], "into") == 0)
@@ -647,12 +633,10 @@ int main(int argc, char **argv)
         small_beside_captures(rounds);
     else if (strstr(argv[1], "-pair-"))
         pair_beside_captures(rounds, strstr(argv[1], "small"), argv[1][0] == 'f');
-    else if (strcmp(argv[1], "creates-after") == 0)
-        creates(ROUNDS, 4);
+    else if (strcmp(argv[1], "creates-after") == 0 || strcmp(argv[1], "registers-after") == 0)
+        creates(ROUNDS, argv[1][0] == 'c' ? 4 : 1);
     else if (strcmp(argv[1], "handler") == 0)
         handler();
-    else if (strcmp(argv[1], "registers-after") == 0)
-        creates(ROUNDS, 1);
     else if (strstr(argv[1], "-small-"))
         fault_small(argv[1][0] == 'w');
     else if (strstr(argv[1], "lost") || strcmp(argv[1], "fault-batch") == 0)

@@ -14,7 +14,8 @@ static void add(unsigned i, uint64_t anonymous_mib, uint64_t heap_mib)
     const struct gf_growth_point point = {.at_ms = 400 * i,
                                           .steps = 10 * i,
                                           .anonymous = anonymous_mib * MIB,
-                                          .heap = heap_mib == UINT64_MAX ? UINT64_MAX : heap_mib * MIB};
+                                          .heap =
+                                              heap_mib == UINT64_MAX ? UINT64_MAX : heap_mib * MIB};
 
     if (point.at_ms >= growth.next_ms)
         gf_growth_add(&growth, gf_step_marks, &point);
@@ -90,7 +91,8 @@ static uint64_t nothing(unsigned i)
 
 static void other_memory_has_no_sentence(void **state)
 {
-    static uint64_t (*const shapes[])(unsigned i) = {cache, warm_up, slow_warm_up, one_buffer, garbage, nothing};
+    static uint64_t (*const shapes[])(unsigned i) = {cache,      warm_up, slow_warm_up,
+                                                     one_buffer, garbage, nothing};
     (void)state;
 
     for (size_t k = 0; k < GF_ARRAY_LEN(shapes); k++)

@@ -8,9 +8,10 @@
 
 struct gf_growth_point {
     uint64_t at_ms, steps;
-    uint64_t anonymous, shared; /* resident bytes; what the heap keeps of freed memory is left out */
-    uint64_t heap;              /* bytes that the program has allocated; UINT64_MAX: unknown */
-    uint64_t pinned;            /* bytes of the library's pinned mappings, which are shared memory */
+    uint64_t anonymous,
+        shared;      /* resident bytes; what the heap keeps of freed memory is left out */
+    uint64_t heap;   /* bytes that the program has allocated; UINT64_MAX: unknown */
+    uint64_t pinned; /* bytes of the library's pinned mappings, which are shared memory */
 };
 
 /* Points have about the same distance in time: if there are too many, every second one is dropped. */

@@ -32,8 +32,8 @@ struct gf_collected {
 };
 
 /*
- * native: whether native frames are read, too. Returns 0 or an errno: ESRCH if the process does not exist, EPERM if none of its threads may be
- * traced, ENOMEM, ETIMEDOUT if not even the list of threads was read in time. The caller calls
+ * native: whether native frames are read, too. Returns 0 or an errno: ESRCH if the process does not exist, EPERM if none of its
+ * threads may be traced, ENOMEM, ETIMEDOUT if not even the list of threads was read in time. The caller calls
  * gf_collected_free in every case.
  */
 int gf_collect(pid_t pid, bool native, struct gf_collected *ret);
