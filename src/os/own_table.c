@@ -2,6 +2,7 @@
 #include "os/own_table.h"
 
 #include "base/atomic.h"
+#include "config/startup_env.h"
 #include "os/permit.h"
 
 #include <linux/futex.h>
@@ -282,9 +283,23 @@ static bool is_alone_in_child(void)
     return gf_load_relaxed(&is_forked) && !gf_permit_sealed() && gf_thread_is_only_one();
 }
 
+/* valgrind ends the program at a clone with other flags than those of pthread_create. */
+static enum gf_probed find_valgrind(void)
+{
+    static const char start[] = "LD_PRELOAD=";
+
+    for (char *const *envp = gf_startup_env()->envp; envp && *envp; envp++)
+        if (strncmp(*envp, start, sizeof(start) - 1) == 0 && strstr(*envp, "/vgpreload_"))
+            return gf_probed_yes;
+    return gf_probed_no;
+}
+
 bool gf_own_table_is_own(void)
 {
-    return table != table_shared || __libc_single_threaded || is_alone_in_child();
+    static _Atomic unsigned char valgrind;
+
+    return table != table_shared || __libc_single_threaded || is_alone_in_child() ||
+           gf_probe(&valgrind, find_valgrind);
 }
 
 bool gf_own_table_on_short_thread(void)

@@ -81,7 +81,8 @@ enum gf_server {
  * ends: on the serving thread of gf_own_table_serve, or on a new one if this process has no such
  * thread or it is busy. A new thread shares the caller's thread-local variables, so work must not
  * allocate, and must not depend on the thread's id, mask or policy. It has 512 KiB of stack. If the
- * process has one thread, or the caller already has its own table, work runs on the calling thread.
+ * process has one thread or runs under valgrind, or the caller already has its own table, work runs on
+ * the calling thread.
  *
  * A new thread begins with copies of the program's descriptors and closes them. The kernel then
  * tells the file systems (`flush`), as at the end of a child process: NFS writes the data of open

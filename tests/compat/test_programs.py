@@ -20,6 +20,20 @@ LEAK_C = """
 #include <stdlib.h>
 int main(void) { char *volatile p = malloc(123); p = 0; (void)p; return 3; }
 """
+CUDA_C = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+static void *stay(void *arg) { pause(); return arg; }
+int main(void)
+{
+    pthread_t thread;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver || pthread_create(&thread, 0, stay, 0))
+        return 1;
+    return ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) ? 2 : 3;
+}
+"""
 HELLO_GO = """
 package main
 import "os"
@@ -196,6 +210,13 @@ def test_valgrind(run, files):
         assert "123 bytes in 1 blocks are definitely lost" in done.stderr
     assert ours.stderr.count("Invalid") == bare.stderr.count("Invalid") == 0
     assert ours.stderr.count("are definitely lost") == 1
+
+
+def test_valgrind_cuda(run, compile_c):
+    """valgrind would end the program at a clone with other flags than those of pthread_create."""
+    need("valgrind")
+    ours = run("valgrind", "-q", "--tool=none", compile_c(CUDA_C, "-pthread"), sim=True, GPUFEED_HEAP="off")
+    assert (ours.returncode, ours.stderr) == (3, "")
 
 
 def test_static_go(run, folder):
