@@ -55,6 +55,9 @@ class Stats(TypedDict):
     to_device: Direction
     from_device: Direction
     ring_bytes: int  # pinned memory of the staging rings
+    gpu_seconds: float  # sum over the GPUs of the time in which the library sampled them
+    gpu_idle_seconds: float  # the part of it in which a GPU had nothing to do
+    idle_share: Optional[float]  # None before the first samples
 
 
 def _copies(found: Mapping[str, Any]) -> Copies:
@@ -78,6 +81,9 @@ def stats() -> Stats:
     """The present figures. If the library is not active, all of them are zero, empty or None."""
     found: Mapping[str, Any] = report() or {}
     transfers = found.get("transfers") or {}
+    gpus = (found.get("gpu_time") or {}).get("devices", ())
+    seconds = sum((gpu["s"] for gpu in gpus), 0.0)
+    idle = sum((gpu["states"]["empty"]["s"] for gpu in gpus), 0.0)
     return {
         "version": _library.version(),
         "active": bool(found),
@@ -91,4 +97,7 @@ def stats() -> Stats:
         "to_device": _direction(transfers.get("to_device", {})),
         "from_device": _direction(transfers.get("from_device", {})),
         "ring_bytes": transfers.get("ring", {}).get("bytes", 0),
+        "gpu_seconds": seconds,
+        "gpu_idle_seconds": idle,
+        "idle_share": idle / seconds if seconds else None,
     }

@@ -57,8 +57,11 @@ def text(now: Stats, before: Optional[Stats] = None) -> str:
     place = "not bound" if not now["bound"] else "bound" if now["node"] is None else f"bound to node {now['node']}"
     stalls = [f"{cause} {row[f'stalls.{cause}.calls']} ({row[f'stalls.{cause}.seconds']:.3f} s)"
               for cause in now["stalls"] if row[f"stalls.{cause}.calls"]]
+    seconds = row["gpu_seconds"]
+    idle = 100 * row["gpu_idle_seconds"] / seconds if seconds >= 0.1 else 0
     lines: List[str] = [
         f"gpufeed {now['version']} on {', '.join(now['gpus']) or 'an unknown GPU'}: {place}",
+        f"the GPU had nothing to do {idle:.1f} % of {seconds:.1f} s" if seconds >= 0.1 else "",
         _copied(row, "to_device", "to"),
         _copied(row, "from_device", "from"),
         f"stalls: {', '.join(stalls)}" if stalls else "no stalls",

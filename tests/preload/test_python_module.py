@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python module gpufeed (python/gpufeed): with and without the preload, in every installed Python."""
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -83,7 +84,8 @@ def test_without_the_preload_all_figures_are_zero(program):
     way = {"staged": nothing, "pinned": nothing, "driver": nothing}
     assert found == [{"version": None, "active": False, "observe": False, "seconds": 0.0, "gpus": [], "node": None,
                       "bound": False, "steps": {"ended": 0, "seconds": 0.0, "current": None}, "stalls": {},
-                      "to_device": way, "from_device": way, "ring_bytes": 0}, None, None]
+                      "to_device": way, "from_device": way, "ring_bytes": 0, "gpu_seconds": 0.0, "gpu_idle_seconds": 0.0,
+                      "idle_share": None}, None, None]
 
 
 def test_inactive_before_cuda_and_in_children_and_when_off(program):
@@ -122,6 +124,8 @@ def test_figures_are_those_of_the_report(program, tmp_path):
     assert calls == [3, 23]
     assert sum(way["bytes"] for way in after["to_device"].values()) == 23 * 8 << 20
     assert after["gpus"] == ["NVIDIA H200"] and after["active"] and not after["observe"]
+    assert after["gpu_seconds"] >= after["gpu_idle_seconds"] >= 0
+    assert after["idle_share"] is None or abs(after["idle_share"] * after["gpu_seconds"] - after["gpu_idle_seconds"]) < 1e-6
     assert before["steps"] == {"ended": 0, "seconds": 0.0, "current": None} and report["steps"]["current"] is None
     assert after["steps"]["ended"] == 4 and after["steps"]["seconds"] > 0
     assert after["stalls"] and {cause: row["count"] for cause, row in report["stalls"]["causes"].items()}.keys() \
@@ -232,15 +236,20 @@ def test_magic(program):
         "gpufeed is not preloaded: start Jupyter by `gpufeed run -- jupyter lab`\n"]
     found = program(script + START_COPIES + textwrap.dedent("""
         copy(6)
+        import time
+        said_of_idle = shown("", "time.sleep(0.6)")
         said += [shown(""), shown("", "copy(2)"), shown("", "pass"), shown("", "gpufeed.set_step(5)"), shown("", "gpufeed.set_step(0)")]
         try:
             shown("", "raise KeyError")
             said.append("no error")
         except Exception as error:
             said += error._render_traceback_()
-        print(json.dumps(said))
+        print(json.dumps([said_of_idle, said]))
     """), GPUFEED="observe", GPUFEED_STALL_US=0)
+    idle, found = found
     place = "gpufeed 0.1.0 on NVIDIA H200: not bound\n"
+    assert re.match(re.escape(place) + r"the GPU had nothing to do (100\.0|9\d\.\d) % of 0\.\d s\nno stalls\n", idle), idle
+    found = [re.sub("the GPU had nothing to do .*\n", "", text) for text in found]
     assert found == ["gpufeed 0.1.0 is not active: the process has not used CUDA, or GPUFEED is off\n",
                      place + "copied to the GPU: 48 MiB by the driver\nno stalls\n",
                      place + "copied to the GPU: 16 MiB by the driver\nno stalls\n",
