@@ -173,6 +173,16 @@ def test_damaged_step_times_are_tolerated(shown):
         assert answer(shown, report(step_times=times))
 
 
+def test_slow_steps_have_the_reason_of_the_report(shown):
+    even = [(number, number / 10) for number in range(1, 30)]
+    log = process(7, 0) + marks(1, [*even, (30, 3.5), (0, 3.6)])
+    for slow, reason in (({"difference": "idle", "cause": "data"}, "  waiting for data"), ({"difference": "quota"}, "  quota"),
+                         ({"difference": "idle", "cause": "data", "at_s": 0.5}, ""), ({"difference": None}, "")):
+        row = {"at_s": 2.9, "ms": 600.0, "idle_ms": 500.0, "throttled_ms": 500.0, **slow}
+        done = shown(log, report(7, 0, step_times=step_times(100.0, "marks", slow=[row])))
+        assert re.search(rf"\n  step 29, rank 0 +600 ms +6.0 times +- +[\d:]+{reason}\n", done.stdout), done.stdout
+
+
 def test_slow_steps(shown):
     even = [(number, number / 10) for number in range(1, 30)]
     first = process(7, 0) + marks(1, [*even, (30, 3.0), (0, 3.1)])

@@ -5,6 +5,7 @@
 #include "tools/answer/helps.h"
 #include "tools/answer/sentences.h"
 #include "tools/common/text.h"
+#include "tools/job/process_report.h"
 
 #include <stdlib.h>
 
@@ -75,6 +76,8 @@ static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsign
 #define LABEL_LEAST 20    /* on a narrow terminal, longer rows wrap */
 #define DIFFERING_MAX 4
 #define HELPS_MAX 4
+#define STEP_OFF_S 1.5       /* a report's start is in whole seconds */
+#define STEP_LONGER_S 0.0005 /* durations of the same step in log and report differ less */
 #define GPU_COLUMNS 56
 #define REASONS_MAX 1         /* reasons that are printed; the page and --json contain all */
 #define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
@@ -169,10 +172,35 @@ static void print_table(FILE *out, const struct gf_answer *answer, const struct 
         fprintf(out, "  and %zu more (--top N)\n", tally->count - top);
 }
 
+/* Returns what the process's report says about the step, which has the same start and duration there. */
+static const char *step_reason(const struct gf_job_process *process, const struct gf_step *step,
+                               char ret[64])
+{
+    json_t *slow;
+    size_t i;
+
+    json_array_foreach(gf_report_at(process->report, "step_times.slow"), i, slow)
+    {
+        const double at = gf_report_number(process->report, "started") +
+                          gf_report_number(slow, "at_s") - step->at;
+        const double longer = gf_report_number(slow, "ms") / 1000 - step->s;
+        if (at < -STEP_OFF_S || at > STEP_OFF_S || longer < -STEP_LONGER_S ||
+            longer > STEP_LONGER_S)
+            continue;
+        gf_report_text(slow, "difference", ret, 64);
+        if (strcmp(ret, "idle") != 0)
+            return ret;
+        gf_report_text(slow, "cause", ret, 64);
+        return gf_help_words(gf_help_host, ret);
+    }
+    return "";
+}
+
 static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-";
+    char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-", text[64];
+    const char *reason = step_reason(process, step, text);
 
     if (process->rank >= 0)
         snprintf(label, sizeof(label), "step %lu, rank %ld", step->step, process->rank);
@@ -182,9 +210,9 @@ static void print_step(FILE *out, const struct gf_answer *answer, const struct g
         snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
     fputs("  ", out);
     print_label(out, label, label_columns(out, GF_BY_STEP));
-    fprintf(out, "%9s %15s %9s %9s\n", gf_amount_time(step->s, time), factor,
-            gf_amount_time((double)step->stall_us / 1e6, stalled),
-            gf_amount_clock(step->at, false, at));
+    fprintf(out, "%9s %15s %9s %9s%s%s\n", gf_amount_time(step->s, time), factor,
+            step->stall_us ? gf_amount_time((double)step->stall_us / 1e6, stalled) : "-",
+            gf_amount_clock(step->at, false, at), *reason ? "  " : "", reason);
 }
 
 static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
