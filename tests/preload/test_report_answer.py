@@ -369,6 +369,15 @@ def test_a_narrow_terminal(shown, tmp_path, columns):
     assert max(map(len, text.split("GPU time")[0].split("Stalls by")[0].splitlines())) <= columns
 
 
+def test_rows_break_at_blanks(shown, tmp_path):
+    long = "train_with_a_long_name_of_a_function_that_does_not_fit"
+    found = gpu_time({"empty": 50.0, "queued": 50.0}, {"computing": 50.0})
+    found["devices"][0]["lines"] = [{"cause": "computing", "file": "/a/train.py", "line": 7, "function": long, "s": 50.0}]
+    shown(report(gpu_time=found))
+    text = on_terminal([COMMAND, "report", tmp_path / "job"], 80, os.environ)
+    assert f"\n      train.py:7 in {long}\n" in text and max(map(len, text.splitlines())) <= 80, text
+
+
 def test_standard_input_and_missing_files(run, tmp_path):
     done = run(COMMAND, "report", "-", "--json", preload=False, input=LOG)
     assert json.loads(done.stdout)["stalls"]["count"] == 3

@@ -11,6 +11,28 @@
 
 #define LABEL_COLUMNS 22
 
+/* Returns the terminal's width; 100 columns for a file or a pipe. */
+static unsigned screen_width(FILE *out)
+{
+    return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
+}
+
+/*
+ * Ends a row with the text of its last column. On a terminal on which it does not fit, the text is on
+ * lines of its own, which break at blanks.
+ */
+static void end_row(FILE *out, int used, const char *text)
+{
+    const size_t width = (size_t)used + 2 + strlen(text);
+
+    if (!*text || !isatty(fileno(out)) || width <= screen_width(out)) {
+        fprintf(out, "%s%s\n", *text ? "  " : "", text);
+        return;
+    }
+    fputc('\n', out);
+    gf_wrap(out, "", text, 6, screen_width(out));
+}
+
 static int by_need(const void *a, const void *b)
 {
     const struct gf_rank_row *one = a, *other = b;
@@ -24,20 +46,20 @@ static void print_rank(FILE *out, const struct gf_answer *answer, const struct g
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
     const char *host = gf_job_text(answer->job, row->host);
     char label[256], step[GF_AMOUNT], time[GF_AMOUNT], share[GF_AMOUNT], delay[GF_AMOUNT],
-        rate[GF_AMOUNT], site[512];
+        rate[GF_AMOUNT], site[512] = "";
 
     snprintf(label, sizeof(label), *host ? "%ld on %s" : "%ld%s", row->rank, host);
-    fprintf(out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
-            row->step_s > 0 ? gf_amount_time(row->step_s, step) : "-",
-            gf_amount_time(row->stall_s, time),
-            row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s, share) : "-",
-            gf_amount_time(row->delay_s, delay),
-            gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device), rate)
-                                              : "-");
+    const int used = fprintf(
+        out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
+        row->step_s > 0 ? gf_amount_time(row->step_s, step) : "-",
+        gf_amount_time(row->stall_s, time),
+        row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s, share) : "-",
+        gf_amount_time(row->delay_s, delay),
+        gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device), rate)
+                                          : "-");
     if (tally && tally->main_us)
-        fprintf(out, "  %s",
-                gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
-    fputc('\n', out);
+        gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site));
+    end_row(out, used, site);
 }
 
 /*
@@ -81,12 +103,6 @@ static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsign
 #define GPU_COLUMNS 56
 #define REASONS_MAX 1         /* reasons that are printed; the page and --json contain all */
 #define LEAST_GPU_SHARE 0.005 /* smaller shares are not printed */
-
-/* Returns the terminal's width; 100 columns for a file or a pipe. */
-static unsigned screen_width(FILE *out)
-{
-    return isatty(fileno(out)) ? gf_wrap_width(out) : 100;
-}
 
 /* Whether the last column fits on the terminal. */
 static bool has_last_column(FILE *out)
@@ -147,9 +163,8 @@ static void print_row(FILE *out, const struct gf_answer *answer, const struct gf
             gf_amount_share((double)row->us, (double)answer->stall_us, share),
             row->longest_us ? gf_amount_time(row->longest_us / 1e6, longest) : "-",
             gf_amount_clock(row->first, false, first));
-    if (*second && (has_last_column(out) || tally->by == GF_BY_CAUSE))
-        fprintf(out, "  %s", second);
-    fputc('\n', out);
+    end_row(out, (int)label_columns(out, tally->by) + NUMBER_COLUMNS,
+            has_last_column(out) || tally->by == GF_BY_CAUSE ? second : "");
 }
 
 static void print_table(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
@@ -210,9 +225,11 @@ static void print_step(FILE *out, const struct gf_answer *answer, const struct g
         snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
     fputs("  ", out);
     print_label(out, label, label_columns(out, GF_BY_STEP));
-    fprintf(out, "%9s %15s %9s %9s%s%s\n", gf_amount_time(step->s, time), factor,
-            step->stall_us ? gf_amount_time((double)step->stall_us / 1e6, stalled) : "-",
-            gf_amount_clock(step->at, false, at), *reason ? "  " : "", reason);
+    const int used =
+        fprintf(out, "%9s %15s %9s %9s", gf_amount_time(step->s, time), factor,
+                step->stall_us ? gf_amount_time((double)step->stall_us / 1e6, stalled) : "-",
+                gf_amount_clock(step->at, false, at));
+    end_row(out, used + 2 + (int)label_columns(out, GF_BY_STEP), reason);
 }
 
 static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
@@ -286,8 +303,10 @@ static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent
     char share[GF_AMOUNT];
 
     if (part->s / time->s >= LEAST_GPU_SHARE)
-        fprintf(out, "%*s%-*s %7s%s%s\n", indent, "", GPU_COLUMNS - indent, words,
-                gf_amount_share(part->s, time->s, share), *part->line ? "  " : "", part->line);
+        end_row(out,
+                fprintf(out, "%*s%-*s %7s", indent, "", GPU_COLUMNS - indent, words,
+                        gf_amount_share(part->s, time->s, share)),
+                part->line);
 }
 
 /* Prints the share of the GPUs' time in each state, and below "empty" the share of each cause. */
