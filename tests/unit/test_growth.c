@@ -40,7 +40,13 @@ static void steady_growth_has_a_sentence(void **state)
         add(i, 100 + 20 * i, 20 * i);
     assert_string_equal(said(), "host memory grew by 2.0 MiB a step from second 0 to second 4: in "
                                 "90 steps by 180 MiB, mostly the heap");
-    add(11, 50, 0); /* freed before the exit */
+    growth.count = 10;
+    growth.next_ms = 0;
+    add(11, 270, 150); /* some was freed before the exit */
+    assert_non_null(strstr(said(), "to second 4: in 90 steps by 180 MiB"));
+    growth.count = 10;
+    growth.next_ms = 0;
+    add(11, 50, 0); /* all was freed */
     assert_non_null(strstr(said(), "to second 4: in 90 steps by 180 MiB"));
 }
 

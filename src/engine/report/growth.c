@@ -61,13 +61,13 @@ static bool is_steady(const struct gf_growth_point *point, unsigned first, unsig
     return true;
 }
 
-/* Returns the number of points without the last one if the program freed most before its exit. */
+/* Returns the number of points without the last one if the program freed memory before its exit. */
 static unsigned count_points(const struct gf_growth *growth)
 {
     const struct gf_growth_point *last = &growth->points[growth->count - 1];
 
     return growth->count -
-           (2 * grown_bytes(last - 1, last) < -grown_bytes(&growth->points[0], last - 1));
+           (8 * grown_bytes(last - 1, last) < -grown_bytes(&growth->points[0], last - 1));
 }
 
 /* Returns which memory has three quarters of the growth; "" if that is not known. */
