@@ -48,7 +48,7 @@ static struct item *new_item(struct items *items, double gain_s, int of)
 static const char *where_text(const struct gf_answer *answer, int64_t rank, const char *line,
                               char *buf, size_t size)
 {
-    const bool has_rank = rank >= 0 && answer->ranks_known > 1;
+    const bool has_rank = rank >= 0 && answer->table.count > 1;
     char of[32] = "";
 
     *buf = '\0';

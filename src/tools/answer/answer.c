@@ -114,26 +114,20 @@ static void add_process(struct gf_answer *answer, const struct gf_job_process *p
         add_report(answer, process);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const uint32_t one = *(const uint32_t *)a, other = *(const uint32_t *)b;
-    return gf_order(one, other);
-}
-
 static size_t count_hosts(const struct gf_job *job)
 {
-    uint32_t *hosts = calloc(job->process_count + 1, sizeof(*hosts));
-    size_t count = 0, different = 0;
+    bool *seen = calloc(job->texts.count + 1, sizeof(*seen)); /* by text */
+    size_t count = 0;
 
-    for (size_t i = 0; hosts && i < job->process_count; i++)
-        if (job->processes[i].host && !job->processes[i].excluded)
-            hosts[count++] = job->processes[i].host;
-    if (count)
-        qsort(hosts, count, sizeof(*hosts), by_number);
-    for (size_t i = 0; i < count; i++)
-        different += !i || hosts[i] != hosts[i - 1];
-    free(hosts);
-    return different;
+    for (size_t i = 0; seen && i < job->process_count; i++) {
+        const uint32_t host = job->processes[i].host;
+        if (!host || job->processes[i].excluded)
+            continue;
+        count += !seen[host];
+        seen[host] = true;
+    }
+    free(seen);
+    return count;
 }
 
 /* Adds the stalls of a process without a log to answer->causes, from the sums in its report. */
@@ -199,7 +193,6 @@ void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *count
     ret->steps = gf_steps_find(job);
     ret->reported_steps = gf_reported_steps_find(job);
     ret->table = gf_rank_table_make(job, &ret->steps, &ret->reported_steps);
-    ret->ranks_known = ret->table.count;
     gf_copies_finish(&ret->copies);
     gf_gpu_time_finish(&ret->gpu_time);
     step_window(ret, &from, &to);

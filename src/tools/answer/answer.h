@@ -39,7 +39,7 @@ struct gf_answer {
     uint32_t longest_us;
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
     uint64_t unlogged; /* stalls that reports count and logs lack, except for dropped lines */
-    size_t processes, hosts, ranks_known, running, observing, reported;
+    size_t processes, hosts, running, observing, reported;
     /*
      * Processes without a report whose log lacks their exit, and the one whose log ended first.
      */

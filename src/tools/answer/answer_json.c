@@ -46,7 +46,7 @@ static json_t *job_of(const struct gf_answer *answer)
     return json_pack(
         "{s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "from",
         number_or_null(answer->from, answer->from > 0), "to",
-        number_or_null(answer->to, answer->to > 0), "ranks", (json_int_t)answer->ranks_known,
+        number_or_null(answer->to, answer->to > 0), "ranks", (json_int_t)answer->table.count,
         "hosts", (json_int_t)answer->hosts, "processes", (json_int_t)answer->processes, "running",
         (json_int_t)answer->running, "delay_ms", (json_int_t)answer->delay_ms, "throttled_ms",
         (json_int_t)answer->throttled_ms, "fault_ms", (json_int_t)answer->fault_ms);

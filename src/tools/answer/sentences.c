@@ -115,8 +115,8 @@ const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t s
     char ranks[GF_AMOUNT], hosts[GF_AMOUNT], time[GF_AMOUNT], from[GF_AMOUNT], to[GF_AMOUNT];
     struct gf_textbuf words = {buf, size, 0};
 
-    if (answer->ranks_known)
-        gf_say(&words, "%s", gf_amount_of((double)answer->ranks_known, "rank", ranks));
+    if (answer->table.count)
+        gf_say(&words, "%s", gf_amount_of((double)answer->table.count, "rank", ranks));
     if (answer->hosts)
         gf_say(&words, words.at ? " on %s" : "%s",
                gf_amount_of((double)answer->hosts, "host", hosts));
@@ -453,7 +453,7 @@ static void say_rank(struct gf_answer *answer)
 
 static void say_no_rank(struct gf_answer *answer)
 {
-    if (answer->ranks_known > 1 && !answer->differing.count)
+    if (answer->table.count > 1 && !answer->differing.count)
         gf_lines_add(&answer->verdict, "No rank differs much from the median of all ranks.");
 }
 

@@ -46,22 +46,6 @@ static void add_stalls(struct gf_figures *figures, json_t *stalls)
     figures->stalls.seconds += gf_report_number(stalls, "us") / 1e6;
 }
 
-static void add_gpus(struct gf_figures *figures, const json_t *report)
-{
-    const char *state;
-    json_t *device, *row;
-    size_t i;
-
-    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
-        json_object_foreach(json_object_get(device, "states"), state, row)
-    {
-        const double s = gf_report_number(row, "s");
-
-        figures->gpu_s += s;
-        figures->gpu_empty_s += strcmp(state, "empty") == 0 ? s : 0;
-    }
-}
-
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
 {
     struct gf_copies copies = {0};
@@ -84,7 +68,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     figures->steps_s += gf_report_number(report, "steps.us") / 1e6;
     add_copies(figures, copies.ways);
     add_stalls(figures, json_object_get(report, "stalls"));
-    add_gpus(figures, report);
+    gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
     json_decref(report);
     return 0;
 }

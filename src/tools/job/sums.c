@@ -192,6 +192,20 @@ static int by_time(const void *a, const void *b)
     return gf_order(other->s, one->s) ?: strcmp(one->name, other->name);
 }
 
+void gf_gpu_seconds_add(const json_t *report, double *gpu_s, double *empty_s)
+{
+    json_t *device, *state;
+    const char *name;
+    size_t i;
+
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+    {
+        json_object_foreach(json_object_get(device, "states"), name, state) *gpu_s +=
+            gf_report_number(state, "s");
+        *empty_s += gf_report_number(device, "states.empty.s");
+    }
+}
+
 void gf_gpu_time_finish(struct gf_gpu_time *time)
 {
     qsort(time->causes.list, time->causes.count, sizeof(*time->causes.list), by_time);

@@ -160,7 +160,6 @@ static void bind_self(struct gf_env *env, const struct gf_cpus *present, const s
         policy = GF_MPOL_DEFAULT;
     }
     set_hint(env, was, wanted, policy, &ret->verdict.policy_nodes);
-    ret->bound = true;
 }
 
 static bool has_effect(const struct gf_verdict *verdict)

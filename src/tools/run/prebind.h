@@ -24,7 +24,6 @@ struct gf_prediction {
 
 struct gf_prebind {
     bool known; /* there is a verdict; otherwise prediction.why gives the reason */
-    bool bound; /* the mask is set and was read back; false in a dry run */
     struct gf_prediction prediction;
     struct gf_verdict verdict;
     char note[160]; /* which call the kernel refused; "" if it refused none */

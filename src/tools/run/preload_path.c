@@ -14,8 +14,7 @@
 #define LIBRARY_FILE "libgpufeed.so"
 #define FORBIDDEN " :$" /* LD_PRELOAD's separators, and the character that the loader expands */
 
-/* Copies the folder of the running command, without a trailing slash. Returns 0 or -ENOENT. */
-static int own_folder(char *ret, size_t size)
+int gf_own_folder(char *ret, size_t size)
 {
     const ssize_t length = readlink("/proc/self/exe", ret, size - 1);
     if (length <= 0)
@@ -57,7 +56,7 @@ int gf_ld_preload_find(char *ret, size_t size)
     };
     char folder[PATH_MAX], candidate[PATH_MAX], real[PATH_MAX];
 
-    if (own_folder(folder, sizeof(folder)))
+    if (gf_own_folder(folder, sizeof(folder)))
         return -ENOENT;
     for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
         const int length =

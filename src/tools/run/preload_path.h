@@ -3,6 +3,9 @@
 
 #include "base/base.h"
 
+/* Copies the folder of the running command, without a trailing slash. Returns 0 or -ENOENT. */
+int gf_own_folder(char *ret, size_t size);
+
 /*
  * Finds the absolute path of libgpufeed.so from the path of this command. The command may be
  * installed, in a bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some

@@ -8,6 +8,7 @@
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 #include "tools/job/sums.h"
+#include "tools/run/preload_path.h"
 #include "tools/top/snapshot.h"
 
 #include <limits.h>
@@ -348,19 +349,16 @@ static int run_helper(const struct words *words, const struct shown *shown)
 {
     char folder[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM) + 1], numbers[PROCESSES_MOST][12];
     char program[] = PROGRAM, *argv[1 + HELPERS_MOST + PROCESSES_MOST + 1] = {program};
-    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
     unsigned count = 1;
 
-    folder[gf_max(length, (ssize_t)0)] = '\0';
     for (unsigned i = 0; i < words->helper_count; i++)
         argv[count++] = words->helpers[i];
     for (unsigned i = 0; i < shown->count; i++) {
         snprintf(numbers[i], sizeof(numbers[i]), "%d", shown->pids[i]);
         argv[count++] = numbers[i];
     }
-    const char *slash = strrchr(folder, '/');
-    if (slash) {
-        snprintf(path, sizeof(path), "%.*s/" PROGRAM, (int)(slash - folder), folder);
+    if (gf_own_folder(folder, sizeof(folder)) == 0) {
+        snprintf(path, sizeof(path), "%s/" PROGRAM, folder);
         execv(path, argv);
     }
     gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",

@@ -297,7 +297,7 @@ static void read_picture(struct picture *picture, show_fn *show, void *closure)
 
     for (size_t i = 0; i < picture->found.count; i++) {
         now[i] = find_history(picture, picture->found.pids[i]);
-        gf_snapshot_read_apart(picture->found.pids[i], &snapshot);
+        gf_snapshot_read_apart(picture->found.pids[i], NULL, &snapshot);
         gf_process_figures_add(&now[i], &snapshot);
         now[i].workers = picture->workers[i];
         now[i].asleep = picture->asleep[i];

@@ -4,50 +4,34 @@
 #include "base/fmt.h"
 #include "os/procfs.h"
 #include "tools/job/process_report.h"
+#include "tools/job/sums.h"
 
 #include <stdio.h>
 
-static double copied(const json_t *report, const char *direction)
+static double copied(const struct gf_copies *copies, enum gf_direction direction)
 {
-    static const char *const ways[] = {"staged", "pinned", "driver", "other"};
-    char path[64];
     double bytes = 0;
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(ways); i++) {
-        snprintf(path, sizeof(path), "transfers.%s.%s.bytes", direction, ways[i]);
-        bytes += gf_report_number(report, path);
-    }
+    for (int way = 0; way < GF_WAYS; way++)
+        bytes += copies->ways[direction][way].bytes;
     return bytes;
-}
-
-/* Adds the times of all GPUs of the process to the sums. */
-static void add_gpu_time(const json_t *report, struct gf_top_sums *ret)
-{
-    json_t *device, *state;
-    const char *name;
-    size_t i;
-
-    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
-    {
-        json_object_foreach(json_object_get(device, "states"), name, state) ret->gpu_s +=
-            gf_report_number(state, "s");
-        ret->gpu_empty_s += gf_report_number(device, "states.empty.s");
-    }
 }
 
 void gf_process_figures_add(struct gf_top_history *history, const struct gf_snapshot *snapshot)
 {
     const json_t *report = snapshot->report;
+    struct gf_copies copies = {0};
+    gf_copies_add(&copies, report);
     struct gf_top_sums now = {
         .seconds = gf_report_number(report, "ran_s"),
         .steps = gf_report_number(report, "steps.ended"),
         .detected_steps = gf_report_number(report, "step_times.steps"),
-        .to_device = copied(report, "to_device"),
-        .from_device = copied(report, "from_device"),
+        .to_device = copied(&copies, GF_TO_DEVICE),
+        .from_device = copied(&copies, GF_FROM_DEVICE),
         .stalls_us = gf_report_number(report, "stalls.us"),
     };
 
-    add_gpu_time(report, &now);
+    gf_gpu_seconds_add(report, &now.gpu_s, &now.gpu_empty_s);
 
     /* A new process may have the id of a process that has ended. */
     if (history->pid != snapshot->pid || now.seconds < history->now.seconds)

@@ -426,7 +426,7 @@ static bool receive(int fd, uint64_t until_ns, char **ret, size_t *ret_length)
 #define PATIENCE_NS UINT64_C(4000000000)
 #define PATIENCE_HALVES 5
 
-static void read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
+void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
 {
     char *text = NULL;
     size_t length = 0;
@@ -454,11 +454,6 @@ static void read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
         kill(reader, SIGKILL);
         silent[silent_count++] = (struct silent){pid, reader};
     }
-}
-
-void gf_snapshot_read_apart(pid_t pid, struct gf_snapshot *ret)
-{
-    read_apart(pid, NULL, ret);
 }
 
 /*
@@ -496,7 +491,7 @@ static bool is_of_job_apart(pid_t pid, const char *job)
 {
     struct gf_snapshot one;
 
-    read_apart(pid, job, &one);
+    gf_snapshot_read_apart(pid, job, &one);
     return one.is_of_job;
 }
 

@@ -18,7 +18,7 @@ struct gf_snapshot {
     enum gf_snapshot_source source;
     json_t *report;    /* may be NULL; the caller drops the reference */
     bool is_wanted;    /* without a report: the process was told to make figures */
-    bool is_of_job;    /* only of gf_snapshot_find */
+    bool is_of_job;    /* only of gf_snapshot_read_apart with a job */
     char command[256]; /* the words of the command line, separated by blanks */
 };
 
@@ -27,9 +27,10 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret);
 
 /*
  * The same in a child process, with a time limit: the report, and the pages of the environment and of
- * the command line, may be on a file system that does not answer. Then there is no report.
+ * the command line, may be on a file system that does not answer. Then there is no report. If `job` is
+ * not NULL, reads only whether the process is of this job.
  */
-void gf_snapshot_read_apart(pid_t pid, struct gf_snapshot *ret);
+void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret);
 
 #define GF_FOUND_MOST 256
 

@@ -31,14 +31,13 @@ static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nod
     return found;
 }
 
-/* Returns the index of a GPU in the list of visible GPUs; -1 if the GPU is hidden. */
-static int visible_index(const struct gf_topo *topo, const char *bdf)
+/* Returns the index of a GPU in the list; -1 if it is not there. */
+static int index_of(const struct gf_visible_gpus *list, const char *bdf)
 {
     char canonical[20];
 
-    for (size_t i = 0; i < topo->visible.count; i++)
-        if (gf_pci_canonical(topo->visible.gpus[i].bdf, canonical) == 0 &&
-            strcmp(canonical, bdf) == 0)
+    for (size_t i = 0; i < list->count; i++)
+        if (gf_pci_canonical(list->gpus[i].bdf, canonical) == 0 && strcmp(canonical, bdf) == 0)
             return (int)i;
     return -1;
 }
@@ -48,17 +47,14 @@ static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
 {
     struct gf_topo_gpu *gpu = &topo->gpus[topo->gpu_count++];
     struct gf_gpu wanted = {.device = -1, .attr_node = -1, .nvml_node = -1};
-    char canonical[20];
+    const int known = index_of(all, pci->bdf), index = index_of(&topo->visible, pci->bdf);
 
     memcpy(gpu->bdf, pci->bdf, sizeof(gpu->bdf));
     memcpy(wanted.bdf, pci->bdf, sizeof(wanted.bdf));
-    for (size_t i = 0; i < all->count; i++)
-        if (gf_pci_canonical(all->gpus[i].bdf, canonical) == 0 &&
-            strcmp(canonical, pci->bdf) == 0) {
-            memcpy(gpu->name, all->gpus[i].model, sizeof(gpu->name));
-            memcpy(gpu->uuid, all->gpus[i].uuid, sizeof(gpu->uuid));
-        }
-    const int index = visible_index(topo, pci->bdf);
+    if (known >= 0) {
+        memcpy(gpu->name, all->gpus[known].model, sizeof(gpu->name));
+        memcpy(gpu->uuid, all->gpus[known].uuid, sizeof(gpu->uuid));
+    }
     gpu->visible = index >= 0;
     gpu->device = topo->visible.ordered ? index : -1;
     gpu->nearest = -1;
