@@ -6,6 +6,13 @@
 
 #include <elf.h>
 
+/* The machine that this program is built for. */
+#if defined(__x86_64__)
+#define GF_ELF_MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define GF_ELF_MACHINE EM_AARCH64
+#endif
+
 /*
  * Returns the build id in a section of ELF notes, and sets *ret_length to its length in bytes; NULL
  * if not found. The notes are aligned to 4 bytes, as GNU tools write them. Reads only the given

@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 
 int gf_child_call(int (*function)(void *closure), void *closure)
 {

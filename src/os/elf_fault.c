@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/elf_fault.h"
 
-#include "base/base.h"
+#include "base/elf_view.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-
-#if defined(__x86_64__)
-#define OWN_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define OWN_MACHINE EM_AARCH64
-#endif
 
 static const char truncated[] = "the file is truncated";
 
@@ -48,7 +41,7 @@ static const char *find_fault(int fd)
     if (!read_at(fd, &header, sizeof(header), 0))
         return truncated;
     if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_machine != OWN_MACHINE || header.e_type != ET_DYN ||
+        header.e_machine != GF_ELF_MACHINE || header.e_type != ET_DYN ||
         header.e_phentsize != sizeof(Elf64_Phdr))
         return "not a shared library for this processor";
     const char *fault = find_fault_in_segments(fd, &header, (uint64_t)found.st_size);

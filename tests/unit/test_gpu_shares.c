@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "base/path.h"
 #include "engine/gputime/step_facts.h"
 #include "engine/gputime/feeder.h"
 #include "engine/gputime/shares.h"
@@ -199,12 +200,12 @@ static void a_line_has_the_time_between_its_readings(void **state)
 static void files_of_packages_are_no_lines_of_the_program(void **state)
 {
     (void)state;
-    assert_true(gf_python_line_is_library("/usr/lib/python3.11/selectors.py"));
-    assert_true(gf_python_line_is_library("/venv/lib/python3.12/site-packages/torch/nn/a.py"));
-    assert_true(gf_python_line_is_library("/usr/lib/python3/dist-packages/numpy/a.py"));
-    assert_true(gf_python_line_is_library("<frozen runpy>"));
-    assert_false(gf_python_line_is_library("/home/me/train.py"));
-    assert_false(gf_python_line_is_library("<string>"));
+    assert_true(gf_path_is_python_library("/usr/lib/python3.11/selectors.py"));
+    assert_true(gf_path_is_python_library("/venv/lib/python3.12/site-packages/torch/nn/a.py"));
+    assert_true(gf_path_is_python_library("/usr/lib/python3/dist-packages/numpy/a.py"));
+    assert_true(gf_path_is_python_library("<frozen runpy>"));
+    assert_false(gf_path_is_python_library("/home/me/train.py"));
+    assert_false(gf_path_is_python_library("<string>"));
 }
 
 static _Atomic bool is_over;

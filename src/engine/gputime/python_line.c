@@ -108,11 +108,6 @@ static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_f
            strcmp(a->file, b->file) == 0;
 }
 
-bool gf_python_line_is_library(const char *file)
-{
-    return gf_path_is_python_library(file);
-}
-
 static void set_line(const struct gf_pystack_frame *frame, struct gf_python_line *ret)
 {
     gf_path_copy_end(frame->file, ret->file, sizeof(ret->file));
@@ -192,7 +187,7 @@ static bool has_left_own(const struct walks *w)
 {
     for (int which = 0; which < 2; which++)
         for (size_t i = w->common; i < w->count[which]; i++)
-            if (!gf_python_line_is_library(frame_from_end(w, which, i)->file))
+            if (!gf_path_is_python_library(frame_from_end(w, which, i)->file))
                 return true;
     return false;
 }
@@ -205,7 +200,7 @@ static bool find_place(const struct walks *w, bool last_try, struct gf_python_pl
 
     if (!w->common || has_left_own(w))
         return false;
-    while (own < w->common && gf_python_line_is_library(first[own].file))
+    while (own < w->common && gf_path_is_python_library(first[own].file))
         own++;
     if (own == w->common && !w->whole && !last_try)
         return false;

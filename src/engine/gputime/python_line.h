@@ -64,9 +64,6 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
  */
 uintptr_t gf_python_line_runtime(size_t *ret_size);
 
-/* Whether the file belongs to Python or to an installed package. */
-bool gf_python_line_is_library(const char *file);
-
 /*
  * Sets *ret_is_lock to whether the futex belongs to Python's lock, which is a part of _PyRuntime.
  * If so, returns the address of the thread state that holds the lock; 0: unknown.

@@ -36,6 +36,16 @@ struct gf_gpu_time {
     } device[GF_SUBMIT_DEVICES];
 };
 
+/* The sampled time of the device, in all states. */
+static inline uint64_t gf_gpu_time_whole(const struct gf_gpu_time_device *device)
+{
+    uint64_t whole = 0;
+
+    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
+        whole += device->state_ns[i];
+    return whole;
+}
+
 struct gf_sampler_setup {
     const struct gf_cuda *cuda;
     struct gf_submit_table *table;

@@ -20,22 +20,13 @@ static uint64_t data_ns(const struct gf_gpu_time_device *device)
     return ret;
 }
 
-static uint64_t sampled_ns(const struct gf_gpu_time_device *device)
-{
-    uint64_t ret = 0;
-
-    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
-        ret += device->state_ns[i];
-    return ret;
-}
-
 uint64_t gf_step_causes_data_ns(const struct gf_step_times *times, const struct gf_gpu_time *gpu)
 {
     double most = -1;
 
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
         const struct gf_gpu_time_device *device = &gpu->device[i];
-        const uint64_t whole = device->used ? sampled_ns(device) : 0;
+        const uint64_t whole = device->used ? gf_gpu_time_whole(device) : 0;
         if (whole)
             most = gf_max(most, (double)data_ns(device) / (double)whole);
     }

@@ -255,15 +255,8 @@ static void bind_memory(const struct gf_placement *now)
 
 static void publish_hint(const struct gf_placement *old, const struct gf_placement *now)
 {
-    struct gf_hint hint = {.pid = gf_process.pid,
-                           .was = now->start,
-                           .set = now->cpus,
-                           .policy = now->policy,
-                           .nodes = now->policy_nodes};
-    if (now->policy == GF_MPOL_DEFAULT)
-        memset(&hint.nodes, 0, sizeof(hint.nodes));
     if (now->bound)
-        gf_hint_publish(&hint);
+        gf_placement_publish(now);
     else if (gf_process.hinted || (old && old->bound))
         gf_hint_publish(NULL);
 }

@@ -255,13 +255,12 @@ static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask
 static bool release_from_submitter(const struct gf_placement *placement)
 {
     struct gf_cpus mask;
-    struct gf_nodes nodes;
-    int mode;
+    bool is_ours;
 
     if (gf_tasks_get_mask(0, &mask) || !gf_set_equal(&mask, &placement->cpus) ||
         gf_tasks_set_mask(0, &placement->start))
         return false;
-    if (gf_mempolicy_read(&mode, &nodes) && mode != GF_MPOL_DEFAULT && is_of_library(mode, &nodes))
+    if (may_set_policy(&is_ours) && is_ours)
         gf_mempolicy_set(GF_MPOL_DEFAULT, NULL);
     return true;
 }
@@ -353,6 +352,18 @@ static void undo_memory(void)
     gf_hint_publish(NULL);
 }
 
+void gf_placement_publish(const struct gf_placement *placement)
+{
+    struct gf_hint hint = {.pid = gf_process.pid,
+                           .was = placement->start,
+                           .set = placement->cpus,
+                           .policy = placement->policy};
+
+    if (placement->policy != GF_MPOL_DEFAULT)
+        hint.nodes = placement->policy_nodes;
+    gf_hint_publish(&hint);
+}
+
 void gf_thread_binding_widen(bool to_start)
 {
     const struct gf_placement *old = gf_process_placement();
@@ -381,12 +392,7 @@ void gf_thread_binding_widen(bool to_start)
     if (to_start) {
         undo_memory();
     } else {
-        const struct gf_hint hint = {.pid = gf_process.pid,
-                                     .was = wide->start,
-                                     .set = wide->cpus,
-                                     .policy = wide->policy,
-                                     .nodes = wide->policy_nodes};
-        gf_hint_publish(&hint);
+        gf_placement_publish(wide);
     }
     gf_events_announce(
         gf_report_widened,

@@ -67,6 +67,11 @@ void gf_thread_binding_program_end(void);
  */
 unsigned gf_thread_binding_count_kept(void);
 
+struct gf_placement;
+
+/* Passes the placement to child processes, as a hint (host/hint.h). */
+void gf_placement_publish(const struct gf_placement *placement);
+
 /* Binds the threads that have restored the start mask. */
 void gf_thread_binding_rescan(void);
 

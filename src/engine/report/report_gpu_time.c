@@ -5,14 +5,6 @@
 #include "engine/report/transfer_sums.h"
 #include "engine/transfer/stats.h"
 
-static uint64_t sum_of(const uint64_t *ns, unsigned count)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < count; i++)
-        sum += ns[i];
-    return sum;
-}
-
 static void put_share(struct gf_json *json, const char *name, uint64_t ns, uint64_t total)
 {
     gf_json_object(json, name);
@@ -54,7 +46,7 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
 static void put_device(struct gf_json *json, unsigned number,
                        const struct gf_gpu_time_device *device, uint64_t started_ns)
 {
-    const uint64_t total = sum_of(device->state_ns, GF_GPU_STATE_COUNT);
+    const uint64_t total = gf_gpu_time_whole(device);
 
     gf_json_object(json, NULL);
     gf_json_size(json, "device", number);

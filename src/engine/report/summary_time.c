@@ -37,14 +37,6 @@ static void say_share(struct gf_textbuf *out, const char *before, uint64_t part,
     gf_say(out, "%s%u.%u %%", before, share / 10, share % 10);
 }
 
-static uint64_t whole_of(const struct gf_gpu_time_device *device)
-{
-    uint64_t whole = 0;
-    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
-        whole += device->state_ns[i];
-    return whole;
-}
-
 static bool is_said(const struct gf_gpu_time_device *device)
 {
     return device->used && device->samples >= SAMPLES_LEAST;
@@ -63,7 +55,7 @@ static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
  */
 static bool say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
 {
-    const uint64_t whole = whole_of(device);
+    const uint64_t whole = gf_gpu_time_whole(device);
 
     if (permille(device->state_ns[gf_gpu_copying], whole) < COPYING_MUCH)
         return false;
@@ -97,7 +89,7 @@ static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *us
 static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
                        const struct gf_cpu_use *without_cpu)
 {
-    const uint64_t whole = whole_of(device);
+    const uint64_t whole = gf_gpu_time_whole(device);
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
     for (unsigned count = say_copying(out, device); count < CAUSES_SAID; count++) {
@@ -143,7 +135,7 @@ static void say_unknown(struct gf_textbuf *out, const struct gf_gpu_time_device 
 static void say_device(struct gf_textbuf *out, unsigned number, bool several,
                        const struct gf_gpu_time_device *device)
 {
-    const uint64_t whole = whole_of(device);
+    const uint64_t whole = gf_gpu_time_whole(device);
 
     if (several)
         gf_say(out, "%sGPU %u", out->at ? "\n" : "", number);
@@ -158,7 +150,7 @@ static void say_device(struct gf_textbuf *out, unsigned number, bool several,
 
 static void say_communication(struct gf_textbuf *out, const struct gf_gpu_time_device *device)
 {
-    const uint64_t whole = whole_of(device);
+    const uint64_t whole = gf_gpu_time_whole(device);
 
     if (permille(device->state_ns[gf_gpu_communicating], whole) < PERMILLE_LEAST)
         return;

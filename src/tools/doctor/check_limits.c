@@ -11,7 +11,6 @@
 #include "tools/doctor/finding.h"
 
 #include <linux/capability.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 

@@ -10,14 +10,6 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
-#if defined(__x86_64__)
-#define OWN_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define OWN_MACHINE EM_AARCH64
-#else
-#error "gpufeed knows x86-64 and aarch64"
-#endif
-
 #define INTERPRETERS_MAX 5 /* the kernel's limit for scripts whose interpreter is a script */
 
 /* 0 or -errno. */
@@ -107,7 +99,7 @@ static const char *find_sanitizer(const struct gf_elf_view *program)
 static bool is_foreign(const struct gf_elf_view *program)
 {
     const Elf64_Ehdr *header = gf_elf_view_header(program);
-    return header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OWN_MACHINE;
+    return header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != GF_ELF_MACHINE;
 }
 
 static void inspect_program(const struct gf_elf_view *program, struct gf_exec_obstacle *ret)

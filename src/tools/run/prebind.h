@@ -4,7 +4,6 @@
 
 #include "config/options.h"
 #include "host/facts.h"
-#include "host/machine.h"
 #include "host/verdict.h"
 #include "tools/run/environ.h"
 #include "tools/topo/visible_gpus.h"

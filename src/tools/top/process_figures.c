@@ -2,7 +2,6 @@
 #include "tools/top/process_figures.h"
 
 #include "base/fmt.h"
-#include "os/procfs.h"
 #include "tools/job/process_report.h"
 #include "tools/job/sums.h"
 

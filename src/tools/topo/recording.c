@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/topo/recording.h"
 
-#include "host/machine.h"
 #include "host/machine_load.h"
 #include "os/procfs.h"
 #include "tools/topo/visible_gpus.h"
