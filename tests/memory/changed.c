@@ -15,6 +15,7 @@
  *   crowded     as replaced, with as many mappings as the kernel allows
  *   no_handlers a child without fork handlers (_Fork) limits its memory while the parent's threads allocate
  *   bound       a memory policy, and the advice to keep a block out of core dumps, end with the block
+ *   relocked    a locked block that is freed leaves RLIMIT_MEMLOCK to the next one, of which another part is locked
  *   low         an alignment as large as the address space maps nothing at address 0
  */
 #include "need.h"
@@ -311,6 +312,23 @@ static void small_pages(void)
     passed("small_pages");
 }
 
+static void relocked(void)
+{
+    static const size_t kib[][2] = {{512, 7700}, {3000, 6000}, {4600, 3700}};
+    const struct rlimit limit = {8 * MIB, 8 * MIB};
+    need(setrlimit(RLIMIT_MEMLOCK, &limit) == 0, "RLIMIT_MEMLOCK");
+    need(getuid() || setuid(65534) == 0, "setuid"); /* root has no limit */
+    for (size_t i = 0; i < 2 * sizeof kib / sizeof *kib; i++) {
+        const size_t size = kib[i / 2][i % 2] << 10;
+        char *block;
+        need(posix_memalign((void **)&block, PAGE, size) == 0, "an aligned block");
+        errno = 0;
+        need(mlock(block, size) == 0 && errno == 0, "mlock");
+        free(block);
+    }
+    passed("relocked");
+}
+
 static void low(void)
 {
     for (unsigned bit = 40; bit < 63; bit++)
@@ -362,7 +380,7 @@ static const struct {
              {"shrinks", shrinks}, {"filter", filter},           {"small_pages", small_pages},
              {"lowered", lowered}, {"sparse", sparse},           {"refused", refused},
              {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low},
-             {"bound", bound}};
+             {"bound", bound},     {"relocked", relocked}};
 
 int main(int argc, char **argv)
 {

@@ -6,7 +6,7 @@ from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 SECONDS = scaled(120, 3)
 EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
 IN_ENGINE = ["parts", "zero", "forks", "registered"]
-CHANGED = ["first", "replaced", "holes", "shrinks", "lowered", "sparse", "crowded", "no_handlers", "filter", "low"]
+CHANGED = ["first", "replaced", "holes", "shrinks", "lowered", "sparse", "crowded", "no_handlers", "filter", "low", "relocked"]
 CHANGED_IN_ENGINE = ["replaced", "holes", "shrinks", "filter", "small_pages", "refused", "bound"]
 
 

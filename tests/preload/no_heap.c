@@ -67,6 +67,11 @@ bool gf_heap_unmaps(void)
     return false;
 }
 
+bool gf_heap_return_kept(void)
+{
+    return false;
+}
+
 void gf_heap_limit(int resource, uint64_t soft)
 {
     (void)resource;

@@ -339,6 +339,11 @@ void gf_heap_limit(int resource, uint64_t soft)
         gf_reclaim_limit(resource, soft);
 }
 
+bool gf_heap_return_kept(void)
+{
+    return gf_mode_is_jemalloc() && gf_reclaim_for_call();
+}
+
 const struct gf_heap_ops *gf_heap_ops(void)
 {
     return &ops;

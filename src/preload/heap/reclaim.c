@@ -128,6 +128,15 @@ bool gf_reclaim_all(void)
     return gf_load_relaxed(&gf_budget.purged) != before;
 }
 
+/*
+ * A signal handler may have interrupted this thread while it holds a lock. In a child of _Fork, other
+ * threads of the parent may hold the locks for ever.
+ */
+bool gf_reclaim_for_call(void)
+{
+    return !gf_locks && reclaim.process == getpid() && gf_reclaim_all();
+}
+
 void gf_reclaim_init(bool managed, bool engines_child)
 {
     static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
@@ -162,12 +171,8 @@ void gf_reclaim_limit(int resource, uint64_t soft)
     if (!before)
         __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
     begin_budget(reclaim.start, reclaim.most);
-    /*
-     * A signal handler may have interrupted this thread while it holds a lock. In a child of _Fork,
-     * other threads of the parent may hold the locks for ever.
-     */
-    if (!before && !gf_locks && reclaim.process == getpid())
-        gf_reclaim_all();
+    if (!before)
+        gf_reclaim_for_call();
 }
 
 void gf_reclaim_in_child(void)

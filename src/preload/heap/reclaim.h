@@ -25,6 +25,8 @@ static inline void gf_reclaim_check(enum gf_reclaim_kind newest)
  * and when a mapping failed. Keeps errno.
  */
 bool gf_reclaim_all(void);
+/* The same for a call of the program that is no call of malloc. */
+bool gf_reclaim_for_call(void);
 
 /*
  * Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Libc: exec, exit, fork, prctl, munmap. */
+/* Libc: exec, exit, fork, prctl, limits, mlock, munmap. */
 #include "os/own_table.h"
 #include "os/permit.h"
 #include "preload/attach/attach.h"
@@ -276,6 +276,38 @@ int gf_on_prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *
                   struct rlimit *ret_old)
 {
     return note_limit(gf_originals()->prlimit(pid, resource, limit, ret_old), (int)resource, limit);
+}
+
+/*
+ * The hooks of the functions that lock memory. Freed memory that the heap keeps counts against
+ * RLIMIT_MEMLOCK if it was locked. So if the kernel refuses, the heap returns it, and the call is
+ * repeated.
+ */
+#define LOCKED(call)                                                                               \
+    ({                                                                                             \
+        const int error = errno;                                                                   \
+        int result = call;                                                                         \
+        if (gf_unlikely(result) && (errno == ENOMEM || errno == EAGAIN) && gf_thread_is_own() &&   \
+            gf_heap_return_kept()) {                                                               \
+            errno = error;                                                                         \
+            result = call;                                                                         \
+        }                                                                                          \
+        result;                                                                                    \
+    })
+
+int gf_on_mlock(const void *at, size_t bytes)
+{
+    return LOCKED(gf_originals()->mlock(at, bytes));
+}
+
+int gf_on_mlock2(const void *at, size_t bytes, unsigned flags)
+{
+    return LOCKED(gf_originals()->mlock2(at, bytes, flags));
+}
+
+int gf_on_mlockall(int flags)
+{
+    return LOCKED(gf_originals()->mlockall(flags));
 }
 
 /*
