@@ -385,6 +385,8 @@ def answer(run, folder, case, seconds):
         (folder / name).write_text(text, encoding="utf-8")
     done = run(DEBIAN, program, seconds, sim=True, cwd=folder, GPUFEED_VERBOSE=1, GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
     assert done.returncode == 0, done.stderr
+    if not report.exists():  # without a CPU, the engine did not start in time
+        return ("no report", None, ""), done.stderr
     marks = {f"{name.rsplit('/', 1)[-1]}:{number}" for name, text in files.items()
              for number, line in enumerate(text.splitlines(), 1) if line.endswith("# here")}
     lines = re.sub(r"\n(?!gpufeed:)", " ", done.stderr).splitlines()
@@ -428,8 +430,8 @@ def test_the_answer_is_right(answers, name):
 
 # What a step keeps, after the sentence's cause; "": memory that does not grow until the end has no sentence.
 GROWTH = {
-    "leak": ("mostly the heap", "kept.append(bytearray(1 << 18))"),
-    "mappings": ("mostly shared memory", "kept.append(mmap.mmap(-1, 1 << 18)); kept[-1].write(bytes(1 << 18))"),
+    "leak": ("mostly the heap", "kept.append(bytearray(1 << 19))"),
+    "mappings": ("mostly shared memory", "kept.append(mmap.mmap(-1, 1 << 19)); kept[-1].write(bytes(1 << 19))"),
     "cache": ("", "number < 300 and kept.append(bytearray(1 << 19))"),
     "warm_up": ("", "kept.append(bytearray((200 << 20) // number ** 2))"),
     "fork": ("", "number == 150 and fork()"),
@@ -458,7 +460,7 @@ def sentence_of(run, folder, keeps):
     done = run(DEBIAN, program, sim=True, cwd=folder, GPUFEED_VERBOSE=1)
     assert done.returncode == 0, done.stderr
     said = re.search(r"host memory grew by .*", done.stderr)
-    return said[0] if said else ""
+    return said[0] if said else "", done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -471,8 +473,9 @@ def sentences(tmp_path_factory):
 
 @pytest.mark.parametrize("name", GROWTH)
 def test_answers_about_memory_that_grows(sentences, name):
-    wanted, found = GROWTH[name][0], sentences[name].result()
+    wanted, (found, text) = GROWTH[name][0], sentences[name].result()
     if not wanted:
-        assert not found
+        assert not found, text
         return
-    assert re.fullmatch(rf"host memory grew by 0\.[23] MiB a step from second \d+ to second \d+: in \d+ steps by \d+ MiB, {wanted}", found)
+    pattern = rf"host memory grew by 0\.[45] MiB a step from second \d+ to second \d+: in \d+ steps by \d+ MiB, {wanted}"
+    assert re.fullmatch(pattern, found), text

@@ -117,41 +117,54 @@ static void read_resident(void *closure)
     point->shared = gf_procfs_number(shared) << 10;
 }
 
-static void read_memory(struct gf_growth_point *ret)
+/* The caller holds the report lock. */
+static uint64_t read_pinned(void)
 {
-    struct gf_transfer_state *state = &gf_process.report.transfers.state;
-    struct gf_heap_stats stats = {.allocated = UINT64_MAX};
+    const struct gf_transfer_state *state = &gf_process.report.transfers.state;
+    uint64_t bytes;
 
-    gf_own_table_run(read_resident, ret);
+    gf_transfers_read(&gf_process.report.transfers);
+    bytes = state->ring_bytes + state->pinned_kept;
+    for (unsigned i = 0; i < GF_NODE_BYTES_COUNT; i++)
+        bytes += state->pinned_held[i];
+    return bytes;
+}
+
+/* The program's exit waits for the report lock, so it is not held while files are read. */
+static void add_growth_point(struct gf_growth_point *point)
+{
+    struct gf_report *report = &gf_process.report;
+    struct gf_heap_stats stats = {.allocated = UINT64_MAX};
+    struct gf_step_times times;
+
+    report->step_times(&times);
+    if (times.source == gf_step_none)
+        return;
+    gf_own_table_run(read_resident, point);
     if (gf_process.preload->heap->stats)
         gf_process.preload->heap->stats(&stats);
-    ret->heap = stats.allocated;
-    ret->anonymous -= gf_min(ret->anonymous, stats.dirty + stats.lazily_freed);
-    gf_transfers_read(&gf_process.report.transfers);
-    ret->pinned = state->ring_bytes + state->pinned_kept;
-    for (unsigned i = 0; i < GF_NODE_BYTES_COUNT; i++)
-        ret->pinned += state->pinned_held[i];
+    point->steps = times.steps;
+    point->heap = stats.allocated;
+    if (!point->anonymous || !gf_report_lock(0))
+        return;
+    point->anonymous -= gf_min(point->anonymous, stats.dirty + stats.lazily_freed);
+    point->pinned = read_pinned();
+    if (!gf_process_dead())
+        gf_growth_add(&report->growth, times.source, point);
+    gf_report_unlock();
 }
 
 uint64_t gf_output_growth(void)
 {
-    struct gf_report *report = &gf_process.report;
+    const struct gf_growth *growth = &gf_process.report.growth; /* only this thread changes it */
     struct gf_growth_point point = {.at_ms = gf_process_elapsed_ms()};
-    struct gf_step_times times = {.source = gf_step_none};
 
-    if (!gf_log_wants(GF_LOG_INFO) || !report->step_times || !gf_report_lock(0))
+    if (!gf_log_wants(GF_LOG_INFO) || !gf_process.report.step_times)
         return UINT64_MAX;
-    if (point.at_ms >= report->growth.next_ms && !gf_process_dead()) {
-        report->step_times(&times);
-        point.steps = times.steps;
-        if (times.source != gf_step_none)
-            read_memory(&point);
-        if (point.anonymous)
-            gf_growth_add(&report->growth, times.source, &point);
-    }
-    const uint64_t next_ms = report->growth.next_ms;
-    gf_report_unlock();
-    return next_ms > point.at_ms ? gf_process.started_ns + next_ms * 1000000 : UINT64_MAX;
+    if (point.at_ms >= growth->next_ms && !gf_process_dead())
+        add_growth_point(&point);
+    return growth->next_ms > point.at_ms ? gf_process.started_ns + growth->next_ms * 1000000
+                                         : UINT64_MAX;
 }
 
 /*
