@@ -4,8 +4,8 @@
 #include "base/fmt.h"
 
 #define POINTS_LEAST 8u
-#define STEPS_LEAST                                                                                \
-    4 /* between two points, because a reading may be before or after a step's growth */
+/* Between two points, because a reading may be before or after a step's growth. */
+#define STEPS_LEAST 4
 #define BYTES_LEAST ((int64_t)64 << 20)
 #define GAP_MS 400 /* between the first points */
 

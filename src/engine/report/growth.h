@@ -8,8 +8,8 @@
 
 struct gf_growth_point {
     uint64_t at_ms, steps;
-    uint64_t anonymous,
-        shared;      /* resident bytes; what the heap keeps of freed memory is left out */
+    /* Resident bytes, without what the heap keeps of freed memory. */
+    uint64_t anonymous, shared;
     uint64_t heap;   /* bytes that the program has allocated; UINT64_MAX: unknown */
     uint64_t pinned; /* bytes of the library's pinned mappings, which are shared memory */
 };

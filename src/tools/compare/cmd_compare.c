@@ -83,7 +83,7 @@ static struct gf_copy_sum copies_of(const struct gf_figures *figures, enum gf_di
 
 /*
  * Prints a row with the bytes that were copied in this way, as a share of each arm's copied bytes.
- * Prints no row if there are none in both arms.
+ * Prints no row if neither arm has any.
  */
 static void print_way(FILE *out, const char *label, const struct gf_figures figures[2],
                       enum gf_direction direction, enum gf_way way)
