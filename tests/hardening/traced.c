@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allocates and frees by each function of the malloc family and by glibc's own names of them, in
- * two threads and a child. Prints whether the tracer saw the calls, if there is a tracer.
+ * two threads (with an argument: in one) and a child. Prints whether the tracer saw the calls, if
+ * there is a tracer.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -71,11 +72,14 @@ static void *work(void *arg)
     return arg;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_t thread;
     int status = 1;
-    if (pthread_create(&thread, NULL, work, NULL) || !work(&thread) || pthread_join(thread, NULL))
+    if (argc > 1)
+        work(argv);
+    else if (pthread_create(&thread, NULL, work, NULL) || !work(&thread) ||
+             pthread_join(thread, NULL))
         return 1;
     if (fork() == 0) {
         work(NULL);
