@@ -28,6 +28,7 @@ CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId);
 enum { CU_CTX_SYNC_MEMOPS = 0x80 };
 #endif
 #if CUDA_VERSION < 12020
+#define CU_DEVICE_ATTRIBUTE_MPS_ENABLED ((CUdevice_attribute)133)
 #define CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID ((CUdevice_attribute)134)
 #endif
 #if CUDA_VERSION < 12030

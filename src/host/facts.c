@@ -129,6 +129,8 @@ void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *
     ret->pinning_source = gf_launch_pinning(envp);
     ret->single_cpu_pinning = ret->pinning_source != NULL;
     ret->binder_source = gf_launch_binder(root, envp);
+    ret->mps_threads = gf_launch_variable(envp, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    ret->mps_memory = gf_launch_variable(envp, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
     gf_launch_rank(envp, &ret->rank);
     ret->numa_balancing =
         gf_procfs_read(text, sizeof(text), root, "proc/sys/kernel/numa_balancing") > 0 &&

@@ -58,6 +58,8 @@ struct gf_facts {
      * Name of the variable or flag with which a framework binds its workers; NULL if none is set.
      */
     const char *binder_source;
+    /* Values of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; NULL if not set. */
+    const char *mps_threads, *mps_memory;
     struct gf_rank rank;
     unsigned threads; /* number of threads of this process */
     bool numa_balancing;

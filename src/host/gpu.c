@@ -88,13 +88,14 @@ static int gf_nvml_node(const struct gf_nvml *nvml, const char *bdf)
 static int nvml_nodes[DEVICES_MAX]; /* the node of each GPU, by the driver's ordinal */
 static size_t nvml_count;
 
-static int attribute_node(const struct gf_cuda *cuda, CUdevice device)
+/* Returns the value of an attribute; -1 if the driver does not know it. */
+static int attribute(const struct gf_cuda *cuda, CUdevice_attribute which, CUdevice device)
 {
-    int node = -1;
+    int value = -1;
     if (!cuda->cuDeviceGetAttribute ||
-        cuda->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) != CUDA_SUCCESS)
+        cuda->cuDeviceGetAttribute(&value, which, device) != CUDA_SUCCESS)
         return -1;
-    return node;
+    return value;
 }
 
 /* Reads the PCI address in lower case; "" if the driver does not report it. */
@@ -131,9 +132,10 @@ void gf_gpu_read(const struct gf_cuda *cuda, int device, bool ask_node, struct g
         cuda->cuDeviceGetName(ret->name, sizeof(ret->name), device) != CUDA_SUCCESS)
         gf_fmt(ret->name, sizeof(ret->name), "unknown");
     read_bdf(cuda, device, ret->bdf);
+    ret->mps = attribute(cuda, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device) > 0;
     if (!ask_node)
         return;
-    ret->attr_node = attribute_node(cuda, device);
+    ret->attr_node = attribute(cuda, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device);
     if (device >= 0 && (size_t)device < nvml_count)
         ret->nvml_node = nvml_nodes[device];
 }

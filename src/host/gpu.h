@@ -13,6 +13,7 @@ struct gf_gpu {
     int device;    /* the driver's ordinal in this process */
     int attr_node; /* node of CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID; -1 if unknown */
     int nvml_node; /* node of NVML's memory affinity; -1 if unknown */
+    bool mps;      /* contexts of this device are shared with other processes through MPS */
 };
 
 /*

@@ -64,6 +64,17 @@ def test_the_summary_leads_with_the_answer(sample):
     assert stalls.startswith("no stall above 60000 ms in ") and placement.startswith("after ")
 
 
+def test_a_client_of_mps_is_named(run, tmp_path):
+    """Attribute 133 is CU_DEVICE_ATTRIBUTE_MPS_ENABLED."""
+    for mps in [0, 1]:
+        done = run(PROGRAM, "idle", sim=True, GPUFEED_REPORT=tmp_path / "report.json", GPUFEED_VERBOSE=1,
+                   SIM_ATTRIBUTES=f"133:{mps}", CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40)
+        line = "MPS shares the GPU with other processes; its idle time here is that of this one; " \
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40"
+        assert (line in done.stderr) == bool(mps), done.stderr
+        assert json.loads((tmp_path / "report.json").read_text())["gpus"][0]["mps"] is bool(mps)
+
+
 def test_a_single_rank_is_not_named(sample):
     rank = dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
     assert "rank" not in sample("idle", 100, **rank)[0].stderr

@@ -41,6 +41,8 @@ static void print_summary(const struct gf_report *report)
 
     gf_summary_gpu_time(&report->gpu_time, text, sizeof(text));
     print_lines(text);
+    gf_summary_mps(&report->decision, text, sizeof(text));
+    print_lines(text);
     gf_summary_steps(report, text, sizeof(text));
     print_lines(text);
     gf_summary_transfers(&report->transfers, report->each_hook, text, sizeof(text));

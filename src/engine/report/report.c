@@ -111,6 +111,7 @@ static void put_gpus(struct gf_json *json, const struct gf_decision *decision)
         gf_json_text(json, "pci", gpu->bdf);
         gf_json_known_int(json, "driver_node", gpu->attr_node);
         gf_json_known_int(json, "nvml_node", gpu->nvml_node);
+        gf_json_bool(json, "mps", gpu->mps);
     }
 }
 

@@ -88,6 +88,24 @@ void gf_summary_verdict(const struct gf_decision *decision, const struct gf_opti
         gf_say(&out, " (%s)", verdict->remedy);
 }
 
+void gf_summary_mps(const struct gf_decision *decision, char *buf, size_t size)
+{
+    struct gf_textbuf out = {buf, size, 0};
+    const struct gf_facts *facts = &decision->facts;
+    bool shared = false;
+
+    *buf = '\0';
+    for (size_t i = 0; i < decision->gpu_count; i++)
+        shared |= decision->gpus[i].mps;
+    if (!shared)
+        return;
+    gf_say(&out, "MPS shares the GPU with other processes; its idle time here is that of this one");
+    if (facts->mps_threads)
+        gf_say(&out, "; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%s", facts->mps_threads);
+    if (facts->mps_memory)
+        gf_say(&out, "; CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", facts->mps_memory);
+}
+
 static void say_pages(struct gf_textbuf *out, const struct gf_report *report, const char *what,
                       const struct gf_pages *pages)
 {

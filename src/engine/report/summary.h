@@ -12,6 +12,12 @@
 void gf_summary_verdict(const struct gf_decision *decision, const struct gf_options *options,
                         char *buf, size_t size);
 
+/*
+ * Writes the line of a process that shares a GPU with others through MPS, with the limits that the
+ * environment sets for it; an empty text if it does not.
+ */
+void gf_summary_mps(const struct gf_decision *decision, char *buf, size_t size);
+
 /* Writes the line at exit: the placement as it was read back from the kernel. */
 void gf_summary_exit(const struct gf_report *report, char *buf, size_t size);
 
