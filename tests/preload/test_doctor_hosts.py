@@ -49,6 +49,7 @@ SICK = {
     "thread-counts by ranks": ({}, {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8", "RANK": "1", "WORLD_SIZE": "8"},
                                "8 ranks with", "OMP_NUM_THREADS=1"),
     "environment": ({}, {"CUDA_LAUNCH_BLOCKING": "1"}, "each kernel launch waits", "unset CUDA_LAUNCH_BLOCKING"),
+    "environment of PyTorch 2.9": ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:False"}, "fragmented", "segments:True"),
     "environment of PyTorch": ({}, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}, "fragmented", "segments:True"),
     "environment of NCCL": ({}, {"NCCL_P2P_DISABLE": "1"}, "through host memory", "unset NCCL_P2P_DISABLE"),
     "idle-states": (C6, {"GPUFEED_PROFILE": "inference"}, "up to 133 us to wake up (C6)", "cpupower idle-set -D 10"),

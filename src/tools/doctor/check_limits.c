@@ -313,8 +313,10 @@ static const struct {
 } slow[] = {
     {"CUDA_LAUNCH_BLOCKING", "", "each kernel launch waits for the GPU", NULL},
     {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", "each tensor is allocated by the driver", NULL},
-    {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", "GPU memory becomes fragmented",
+    {"PYTORCH_ALLOC_CONF", "expandable_segments:False", "GPU memory becomes fragmented",
      "set expandable_segments:True"},
+    {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", "GPU memory becomes fragmented",
+     "set expandable_segments:True"}, /* the name before PyTorch 2.9 */
     {"NCCL_P2P_DISABLE", "", "GPUs exchange data through host memory", NULL},
     {"NCCL_SHM_DISABLE", "", "ranks of one host exchange data through sockets", NULL},
     {"NCCL_IB_DISABLE", "", "NCCL does not use InfiniBand or RoCE", NULL},
