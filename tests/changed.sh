@@ -28,7 +28,7 @@ while read -r file; do
     src/engine/transfer/*) suites[transfer]=1 ;;
     src/engine/gputime/*) suites[gputime]=1 ;;
     src/engine/*) suites[process]=1 ;;
-    src/* | python/* | packaging/* | examples/* | scripts/*) suites[tools]=1 ;;
+    src/* | python/* | packaging/* | docs/gpufeed.1.in | examples/* | scripts/*) suites[tools]=1 ;;
     tests/unit/test_*.c) names[$name]=1 names[${name}_unit]=1 ;;
     tests/preload/test_*.py | tests/diff/test_*.py) names[$name]=1 ;;
     tests/hardening/test_*.py) names[hardening_$name]=1 ;;
