@@ -104,11 +104,11 @@ def a_report(tmp_path_factory):
     return json.loads(path.read_text())
 
 
-def bounded(*words, cpu_s=CPU_S, cwd=None):
+def bounded(*words, cpu_s=CPU_S, memory=1 << 30, cwd=None):
     """Runs the command with a limit of CPU time. Returns it, and the most memory that a child has used."""
     def limit():
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     done = subprocess.run([str(word) for word in (COMMAND, *words)], preexec_fn=limit, cwd=cwd, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120, check=False)
     assert done.returncode >= 0, f"killed by {-done.returncode}"
@@ -179,6 +179,13 @@ def test_events_of_many_files(tmp_path):
     (tmp_path / "last.log").write_text('{"event":"y","time":1795866778}\n{"event":"z","time":1795866785}\n')
     done = bounded("report", "--events", "--since=2026-11-28 11:53:05", tmp_path, cpu_s=1)
     assert [line.split()[-1] for line in done.stdout.decode().splitlines() if line.strip()][-1] == "z:", done
+
+
+def test_memory_that_is_short(tmp_path):
+    """An answer from a part of the events would look like one from all of them."""
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(stall(i, tid=i) for i in range(40000)))
+    done = bounded("report", tmp_path / "log", memory=16 << 20)
+    assert done.returncode == 1 and done.stdout == b"" and done.stderr.endswith(b"gpufeed: not enough memory\n"), done
 
 
 @pytest.mark.parametrize("field", ["thread", "cause", "call"])

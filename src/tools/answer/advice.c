@@ -309,6 +309,5 @@ void gf_notes_say(struct gf_answer *answer)
                      "was cut, or is damaged.",
                      gf_amount_of((double)answer->unlogged, "stall", count));
     if (answer->job->lost)
-        gf_lines_add(&answer->notes, "Memory was short: %lu events are not counted.",
-                     answer->job->lost);
+        gf_lines_add(&answer->notes, "Too many events: %lu are not counted.", answer->job->lost);
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/answer/amount.h"
 
+#include "tools/common/cli.h"
+#include "tools/job/job.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,23 +87,17 @@ const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT])
 void gf_lines_add(struct gf_lines *lines, const char *format, ...)
 {
     va_list args;
-    char *text;
+    char *text = NULL;
 
     va_start(args, format);
-    const int length = vasprintf(&text, format, args);
+    gf_cli_memory(vasprintf(&text, format, args) < 0 ? NULL : text);
     va_end(args);
-    if (length < 0)
-        return;
-    char **list = reallocarray(lines->list, lines->count + 1, sizeof(*list));
-    bool known = !list;
-    if (list)
-        lines->list = list;
-    for (size_t i = 0; list && i < lines->count; i++)
-        known = known || strcmp(list[i], text) == 0;
-    if (known)
-        free(text);
-    else
-        list[lines->count++] = text;
+    for (size_t i = 0; i < lines->count; i++)
+        if (strcmp(lines->list[i], text) == 0) {
+            free(text);
+            return;
+        }
+    *GF_JOB_ADD(lines->list, lines->count) = text;
 }
 
 void gf_lines_free(struct gf_lines *lines)

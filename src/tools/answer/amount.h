@@ -23,7 +23,7 @@ const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
 /* A number with its noun: "1 stall", "12 stalls". */
 const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
 
-/* A list of sentences. If memory is short, sentences are dropped. */
+/* A list of sentences. */
 struct gf_lines {
     char **list;
     size_t count;

@@ -2,6 +2,7 @@
 #include "tools/answer/answer.h"
 
 #include "base/fmt.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
@@ -116,10 +117,10 @@ static void add_process(struct gf_answer *answer, const struct gf_job_process *p
 
 static size_t count_hosts(const struct gf_job *job)
 {
-    bool *seen = calloc(job->texts.count + 1, sizeof(*seen)); /* by text */
+    bool *seen = gf_cli_alloc(job->texts.count, sizeof(*seen)); /* by text */
     size_t count = 0;
 
-    for (size_t i = 0; seen && i < job->process_count; i++) {
+    for (size_t i = 0; i < job->process_count; i++) {
         const uint32_t host = job->processes[i].host;
         if (!host || job->processes[i].excluded)
             continue;

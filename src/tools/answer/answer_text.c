@@ -4,6 +4,7 @@
 #include "tools/answer/amount.h"
 #include "tools/answer/helps.h"
 #include "tools/answer/sentences.h"
+#include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
@@ -69,16 +70,13 @@ static void print_rank(FILE *out, const struct gf_answer *answer, const struct g
 static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsigned top)
 {
     const struct gf_rank_table *table = &answer->table;
-    struct gf_rank_row *rows = calloc(table->count + 1, sizeof(*rows));
 
-    if (!table->count)
+    if (!table->count) {
         fputs("\nNo process has a rank.\n", out);
-    for (size_t i = 0; rows && i < table->count; i++)
-        rows[i] = table->rows[i];
-    if (!rows || !table->count) {
-        free(rows);
         return;
     }
+    struct gf_rank_row *rows = gf_cli_alloc(table->count, sizeof(*rows));
+    memcpy(rows, table->rows, table->count * sizeof(*rows));
     qsort(rows, table->count, sizeof(*rows), by_need);
     fprintf(out, "\n%-*s %8s %8s %8s %8s %9s  %s\n", LABEL_COLUMNS + 2, "Ranks", "step", "stalled",
             "GPU idle", "CPU wait", "copies", "stalled mostly at");

@@ -5,6 +5,7 @@
 #include "base/fmt.h"
 #include "tools/answer/amount.h"
 #include "tools/answer/helps.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
@@ -61,14 +62,12 @@ VALUE(end_of, row->last)
 /* Returns the lower median, so that one of two ranks can differ from the median. */
 static double median(const struct gf_rank_table *table, value_of *value)
 {
-    double *values = calloc(table->count, sizeof(*values)), middle = 0;
+    double *values = gf_cli_alloc(table->count, sizeof(*values));
 
-    for (size_t i = 0; values && i < table->count; i++)
+    for (size_t i = 0; i < table->count; i++)
         values[i] = value(&table->rows[i]);
-    if (values) {
-        qsort(values, table->count, sizeof(*values), gf_by_double);
-        middle = values[(table->count - 1) / 2];
-    }
+    qsort(values, table->count, sizeof(*values), gf_by_double);
+    const double middle = values[(table->count - 1) / 2];
     free(values);
     return middle;
 }
@@ -300,7 +299,7 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
                          struct gf_rank_row *row)
 {
     const char *host = gf_job_text(answer->job, row->host);
-    char text[TEXT], *ret;
+    char text[TEXT], *ret = NULL;
     struct gf_textbuf words = {.buf = text, .size = sizeof(text)};
 
     compare_steps(usual, row, &words);
@@ -310,10 +309,11 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
     compare_copying(answer, usual, row, &words);
     compare_copies(answer, usual, row, &words);
     compare_end(usual, row, &words);
-    if (!words.at ||
-        asprintf(&ret, *host ? "rank %ld on %s %s" : "rank %ld%s %s", row->rank, host, text) < 0)
+    if (!words.at)
         return NULL;
-    return ret;
+    const int length =
+        asprintf(&ret, *host ? "rank %ld on %s %s" : "rank %ld%s %s", row->rank, host, text);
+    return gf_cli_memory(length < 0 ? NULL : ret);
 }
 
 void gf_rank_compare(struct gf_answer *answer)
@@ -324,16 +324,15 @@ void gf_rank_compare(struct gf_answer *answer)
     answer->slow_rank = -1;
     if (table->count < 2)
         return;
-    struct found *found = calloc(table->count, sizeof(*found));
+    struct found *found = gf_cli_alloc(table->count, sizeof(*found));
     const struct usual usual = usual_of(table);
-    for (size_t i = 0; found && i < table->count; i++) {
+    for (size_t i = 0; i < table->count; i++) {
         found[count].row = &table->rows[i];
         found[count].text = sentence_of(answer, &usual, &table->rows[i]);
         count += found[count].text != NULL;
         advise_link(answer, &usual, &table->rows[i]);
     }
-    if (count)
-        qsort(found, count, sizeof(*found), by_excess);
+    qsort(found, count, sizeof(*found), by_excess);
     for (size_t i = 0; i < count; i++) {
         gf_lines_add(&answer->differing, "%s", found[i].text);
         free(found[i].text);

@@ -7,6 +7,7 @@
 #include "tools/answer/helps.h"
 #include "tools/answer/rank_compare.h"
 #include "tools/answer/standing.h"
+#include "tools/common/cli.h"
 #include "tools/job/steps.h"
 
 #include <stdio.h>
@@ -213,10 +214,10 @@ static double worst_share(const struct gf_answer *answer)
  */
 static uint32_t main_caller(const struct gf_job *job, int64_t site)
 {
-    uint64_t *us = calloc(job->texts.count + 1, sizeof(*us));
+    uint64_t *us = gf_cli_alloc(job->texts.count, sizeof(*us));
     uint32_t most = 0;
 
-    for (size_t i = 0; us && i < job->stall_count; i++) {
+    for (size_t i = 0; i < job->stall_count; i++) {
         const struct gf_job_stack *stack = &job->stacks[job->stalls[i].stack];
         if (stack->site != site || !stack->caller)
             continue;

@@ -4,6 +4,7 @@
 #include "base/fmt.h"
 #include "base/path.h"
 #include "tools/answer/helps.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
@@ -85,10 +86,10 @@ static int by_number(const void *a, const void *b)
 static void say_members(const struct gf_job *job, const struct standing *standing, size_t group,
                         struct gf_textbuf *out)
 {
-    int64_t *rank = calloc(standing->list[group].count, sizeof(*rank));
+    int64_t *rank = gf_cli_alloc(standing->list[group].count, sizeof(*rank));
     size_t count = 0;
 
-    for (size_t i = 0; rank && i < job->process_count; i++) {
+    for (size_t i = 0; i < job->process_count; i++) {
         if (standing->group_of[i] != group + 1)
             continue;
         if (job->processes[i].rank < 0) {
@@ -98,8 +99,7 @@ static void say_members(const struct gf_job *job, const struct standing *standin
         }
         rank[count++] = job->processes[i].rank;
     }
-    if (count)
-        qsort(rank, count, sizeof(*rank), by_number);
+    qsort(rank, count, sizeof(*rank), by_number);
     for (size_t i = 0, end; i < count; i = end + 1) {
         for (end = i; end + 1 < count && rank[end + 1] <= rank[end] + 1; end++)
             ;
@@ -148,20 +148,17 @@ static void say_groups(struct gf_answer *answer, const struct standing *standing
 
 bool gf_standing_say(struct gf_answer *answer)
 {
-    const size_t most = answer->job->process_count + 1;
-    struct standing standing = {.list = calloc(most, sizeof(*standing.list)),
-                                .group_of = calloc(most, sizeof(*standing.group_of))};
-    const struct group **order = calloc(most, sizeof(void *));
+    const size_t most = answer->job->process_count;
+    struct standing standing = {.list = gf_cli_alloc(most, sizeof(*standing.list)),
+                                .group_of = gf_cli_alloc(most, sizeof(*standing.group_of))};
+    const struct group **order = gf_cli_alloc(most, sizeof(void *));
 
-    if (standing.list && standing.group_of && order) {
-        find_groups(answer->job, &standing);
-        for (size_t i = 0; i < standing.count; i++)
-            order[i] = &standing.list[i];
-        if (standing.count) {
-            qsort(order, standing.count, sizeof(void *), by_count);
-            say_groups(answer, &standing, order);
-        }
-    }
+    find_groups(answer->job, &standing);
+    for (size_t i = 0; i < standing.count; i++)
+        order[i] = &standing.list[i];
+    qsort(order, standing.count, sizeof(void *), by_count);
+    if (standing.count)
+        say_groups(answer, &standing, order);
     free(order);
     free(standing.list);
     free(standing.group_of);

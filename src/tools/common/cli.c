@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 void gf_cli_error(const char *verb, const char *format, ...)
 {
@@ -22,6 +23,20 @@ void gf_cli_error(const char *verb, const char *format, ...)
 void gf_cli_report(void *verb, const char *line)
 {
     gf_cli_error(verb, "%s", line);
+}
+
+void *gf_cli_memory(void *memory)
+{
+    if (!memory) {
+        gf_cli_error("", "not enough memory");
+        exit(GF_EXIT_FAILED);
+    }
+    return memory;
+}
+
+void *gf_cli_alloc(size_t count, size_t size)
+{
+    return gf_cli_memory(calloc(count ? count : 1, size));
 }
 
 const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size)

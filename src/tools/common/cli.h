@@ -31,6 +31,15 @@ void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
 /* The same for a function that reports lines; `verb` is its closure. */
 void gf_cli_report(void *verb, const char *line);
 
+/*
+ * Returns memory that malloc or a similar function has returned. If it is NULL, prints that memory is
+ * short, and exits with GF_EXIT_FAILED: no verb can answer without it.
+ */
+void *gf_cli_memory(void *memory);
+
+/* Returns zeroed memory for `count` elements, which the caller frees; never NULL. */
+void *gf_cli_alloc(size_t count, size_t size);
+
 /* Writes to buf why the machine at root ("": this one) cannot be read. Returns buf. */
 const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size);
 

@@ -338,18 +338,17 @@ static json_t *side_json(const char *name, const struct gf_figures *figures, dou
         from.bytes / runs, "s", from.duration_s / runs, "stalls_s", stalls_json(figures, runs));
 }
 
-static int print_comparison(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
-                            json_t *after)
+static void print_comparison(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
+                             json_t *after)
 {
     json_t *whole =
         json_pack("{s:i, s:s, s:f, s:f, s:f, s:o, s:o}", "schema", 1, "time",
                   by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1,
                   "high", ratio->high - 1, "before", before, "after", after);
-    const int error = whole && json_dumpf(whole, out, JSON_INDENT(2)) == 0 ? 0 : -ENOMEM;
 
+    json_dumpf(gf_cli_memory(whole), out, JSON_INDENT(2));
     putc('\n', out);
     json_decref(whole);
-    return error;
 }
 
 /* Compares runs of a command in two environments, or two reports (docs/compare.md). */
@@ -506,17 +505,17 @@ static int verdict(const struct words *words, const struct gf_ratio *ratio)
                                                                         : GF_EXIT_OK;
 }
 
-static int print_trial(const struct words *words, const struct gf_trial *trial, bool complete)
+static void print_trial(const struct words *words, const struct gf_trial *trial, bool complete)
 {
     if (!words->json || !complete) {
         gf_comparison_print_trial(words->json ? stderr : stdout, &words->arms, trial);
-        return 0;
+        return;
     }
     json_t *sides[2];
     for (size_t i = 0; i < 2; i++)
         sides[i] = side_json(words->arms.list[i].name, &trial->figures[i],
                              gf_mean(trial->times[i], trial->pairs), trial->pairs);
-    return print_comparison(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
+    print_comparison(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
 }
 
 static int compare_runs(const struct words *words, char *const *command)
@@ -524,11 +523,11 @@ static int compare_runs(const struct words *words, char *const *command)
     struct gf_trial trial;
 
     gf_interrupt_begin();
-    int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
+    const int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
     if (error == -EINTR && !trial.pairs)
         gf_cli_error("compare", "interrupted before the end of the first pair that counts");
     else if (!error || error == -EINTR)
-        error = print_trial(words, &trial, !error) ?: error;
+        print_trial(words, &trial, !error);
     const int code = error ? GF_EXIT_FAILED : verdict(words, &trial.ratio);
     free(trial.times[0]);
     free(trial.times[1]);
@@ -544,21 +543,18 @@ static int compare_times(const struct words *words, const char *const names[2],
     double *times[] = {gf_folder_times(&folders[0], by_step),
                        gf_folder_times(&folders[1], by_step)};
     const size_t counts[] = {folders[0].count, folders[1].count};
-    struct gf_ratio ratio;
-    int error = -ENOMEM;
+    const struct gf_ratio ratio = gf_bootstrap_ratio((const double *const *)times, counts, false);
 
-    if (times[0] && times[1])
-        error = gf_bootstrap_ratio((const double *const *)times, counts, false, &ratio);
-    if (!error && words->json)
-        error = print_comparison(
+    if (words->json)
+        print_comparison(
             stdout, by_step, &ratio,
             side_json(names[0], &folders[0].sum, gf_mean(times[0], counts[0]), counts[0]),
             side_json(names[1], &folders[1].sum, gf_mean(times[1], counts[1]), counts[1]));
-    else if (!error)
+    else
         print_folders(stdout, names, folders, times, &ratio, by_step);
     free(times[0]);
     free(times[1]);
-    return error ? GF_EXIT_FAILED : verdict(words, &ratio);
+    return verdict(words, &ratio);
 }
 
 static int compare_folders(const struct words *words, const char *const paths[2])

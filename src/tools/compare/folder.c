@@ -79,8 +79,8 @@ static int add_run(void *closure, const char *path)
 
 int gf_folder_read(const char *path, struct gf_folder *ret)
 {
-    *ret = (struct gf_folder){.runs = calloc(GF_FOLDER_RUNS_MAX, sizeof(*ret->runs))};
-    return ret->runs ? each_entry(path, add_run, ret) : -ENOMEM;
+    *ret = (struct gf_folder){.runs = gf_cli_alloc(GF_FOLDER_RUNS_MAX, sizeof(*ret->runs))};
+    return each_entry(path, add_run, ret);
 }
 
 bool gf_folder_has_steps(const struct gf_folder *folder)
@@ -93,9 +93,9 @@ bool gf_folder_has_steps(const struct gf_folder *folder)
 
 double *gf_folder_times(const struct gf_folder *folder, bool by_step)
 {
-    double *times = calloc(folder->count + 1, sizeof(*times));
+    double *times = gf_cli_alloc(folder->count, sizeof(*times));
 
-    for (size_t i = 0; times && i < folder->count; i++) {
+    for (size_t i = 0; i < folder->count; i++) {
         const struct gf_figures *run = &folder->runs[i];
         times[i] = by_step ? run->steps_s / run->steps : run->ran_s / run->reports;
     }

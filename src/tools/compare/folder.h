@@ -27,8 +27,7 @@ int gf_folder_read(const char *path, struct gf_folder *ret);
 
 /*
  * Returns the time of each run: if `by_step`, of a step, otherwise from the first use of CUDA to the
- * report, the mean of the run's processes. In seconds, one for each run. NULL if memory is short.
- * The caller frees the result.
+ * report, the mean of the run's processes. In seconds, one for each run. The caller frees the result.
  */
 double *gf_folder_times(const struct gf_folder *folder, bool by_step);
 

@@ -53,25 +53,23 @@ double gf_mean(const double *values, size_t count)
     return sum / (double)count;
 }
 
-int gf_bootstrap_ratio(const double *const values[2], const size_t counts[2], bool paired,
-                       struct gf_ratio *ret)
+struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t counts[2],
+                                   bool paired)
 {
-    double *ratios = malloc(RESAMPLES * sizeof(*ratios));
+    double *ratios = gf_cli_alloc(RESAMPLES, sizeof(*ratios));
     /* The sides of a pair are drawn with equal sequences, so they stay together. */
     uint64_t states[2] = {SEED, paired ? SEED : SEED + 1};
 
-    if (!ratios)
-        return -ENOMEM;
     for (size_t i = 0; i < RESAMPLES; i++) {
         const double before = resample(values[0], counts[0], &states[0]);
         ratios[i] = resample(values[1], counts[1], &states[1]) / before;
     }
     qsort(ratios, RESAMPLES, sizeof(*ratios), gf_by_double);
     const size_t cut = (size_t)(tail(gf_min(counts[0], counts[1])) * RESAMPLES);
-    *ret = (struct gf_ratio){gf_mean(values[1], counts[1]) / gf_mean(values[0], counts[0]),
-                             ratios[cut], ratios[RESAMPLES - 1 - cut]};
+    const struct gf_ratio ret = {gf_mean(values[1], counts[1]) / gf_mean(values[0], counts[0]),
+                                 ratios[cut], ratios[RESAMPLES - 1 - cut]};
     free(ratios);
-    return 0;
+    return ret;
 }
 
 /* Creates the folder of the reports; ret has PATH_MAX bytes. */
@@ -185,18 +183,15 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
     if (error)
         return error;
     for (size_t arm = 0; arm < 2; arm++) {
-        runs.list[arm] = calloc(pairs + 1, sizeof(*runs.list[arm]));
-        ret->times[arm] = calloc(pairs, sizeof(*ret->times[arm]));
-        if (!runs.list[arm] || !ret->times[arm])
-            error = -ENOMEM;
+        runs.list[arm] = gf_cli_alloc(pairs + 1, sizeof(*runs.list[arm]));
+        ret->times[arm] = gf_cli_alloc(pairs, sizeof(*ret->times[arm]));
     }
-    if (!error)
-        error = run_pairs(&runs, pairs, &ret->pairs);
+    error = run_pairs(&runs, pairs, &ret->pairs);
     if (!error || error == -EINTR)
         evaluate(&runs, ret);
     if (!error)
-        error = gf_bootstrap_ratio((const double *const *)ret->times, (size_t[]){pairs, pairs},
-                                   true, &ret->ratio);
+        ret->ratio =
+            gf_bootstrap_ratio((const double *const *)ret->times, (size_t[]){pairs, pairs}, true);
     rmdir(folder);
     free(runs.list[0]);
     free(runs.list[1]);

@@ -24,10 +24,10 @@ struct gf_ratio {
  * themselves. Equal arguments give equal results. For few values, the interval between the plain
  * percentiles would be too narrow, so it is expanded (Hesterberg, What Teachers Should Know about the
  * Bootstrap, 2015, section 5). All values must be above 0, and the counts must be within the limits
- * above. Returns 0 or -ENOMEM.
+ * above.
  */
-int gf_bootstrap_ratio(const double *const values[2], const size_t counts[2], bool paired,
-                       struct gf_ratio *ret);
+struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t counts[2],
+                                   bool paired);
 
 /*
  * Returns the next number of a pseudo-random sequence that depends only on the state. The numbers

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/event.h"
 
+#include "tools/common/cli.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -67,7 +69,7 @@ void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
 }
 
 /* Makes room for a block after the unread bytes. */
-static bool make_room(struct gf_line_reader *reader)
+static void make_room(struct gf_line_reader *reader)
 {
     if (reader->from) {
         memmove(reader->buf, reader->buf + reader->from, reader->to - reader->from);
@@ -75,16 +77,9 @@ static bool make_room(struct gf_line_reader *reader)
         reader->from = 0;
     }
     if (reader->size - reader->to >= reader->block)
-        return true;
-    const size_t size = reader->size ? reader->size * 2 : 2 * reader->block;
-    char *buf = realloc(reader->buf, size);
-    if (!buf) {
-        reader->error = ENOMEM;
-        return false;
-    }
-    reader->buf = buf;
-    reader->size = size;
-    return true;
+        return;
+    reader->size = reader->size ? reader->size * 2 : 2 * reader->block;
+    reader->buf = gf_cli_memory(realloc(reader->buf, reader->size));
 }
 
 /*
@@ -113,8 +108,9 @@ static bool fill(struct gf_line_reader *reader)
 {
     ssize_t got;
 
-    if (reader->ended || reader->error || !make_room(reader))
+    if (reader->ended || reader->error)
         return false;
+    make_room(reader);
     const size_t before = reader->to, size = skip_hole(reader);
     do
         got = size ? read(reader->fd, reader->buf + reader->to, size) : 0;

@@ -4,6 +4,7 @@
 #include "base/elf_view.h"
 #include "base/fmt.h"
 #include "base/path.h"
+#include "tools/common/cli.h"
 #include "tools/job/text_pool.h"
 
 #include <stdio.h>
@@ -121,27 +122,25 @@ static void divide(struct gf_elfsym *file, uint32_t *open)
     }
 }
 
-/* If memory is short, or the table is too large, the file has no names. */
+/* If the table is too large, the file has no names. */
 static void read_functions(struct gf_elfsym *file)
 {
     if (!gf_elf_view_symbols(&file->view, &file->symbols))
         return;
     const size_t count = count_functions(&file->symbols);
-    uint32_t *open = calloc(count + 1, sizeof(*open));
-    file->functions = calloc(count + 1, sizeof(*file->functions));
-    file->ranges = calloc(2 * count + 1, sizeof(*file->ranges));
-    if (open && file->functions && file->ranges) {
-        sort_functions(file, count);
-        divide(file, open);
-    }
+    uint32_t *open = gf_cli_alloc(count + 1, sizeof(*open));
+    file->functions = gf_cli_alloc(count + 1, sizeof(*file->functions));
+    file->ranges = gf_cli_alloc(2 * count + 1, sizeof(*file->ranges));
+    sort_functions(file, count);
+    divide(file, open);
     free(open);
 }
 
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)
 {
-    struct gf_elfsym *file = calloc(1, sizeof(*file));
+    struct gf_elfsym *file = gf_cli_alloc(1, sizeof(*file));
 
-    if (!file || gf_elf_view_open(path, &file->view)) {
+    if (gf_elf_view_open(path, &file->view)) {
         free(file);
         return NULL;
     }
@@ -212,13 +211,13 @@ static struct gf_elfsym *find_object(const char *path, const char *id)
         return NULL;
     const uint32_t number = gf_text_pool_add(&objects.keys, key, (size_t)length, &is_new);
     struct gf_elfsym **file = GF_POOL_SLOT(objects.files, number, objects.room);
-    if (!file || !is_new)
-        return file ? *file : NULL;
+    if (!is_new)
+        return *file;
     const uint32_t build = gf_text_pool_add(&objects.ids, id, strlen(id), &is_new_build);
     struct gf_elfsym **known = GF_POOL_SLOT(objects.builds, build, objects.build_room);
-    if (known && !*known)
+    if (!*known)
         *known = gf_elfsym_open(path, id);
-    return *file = known ? *known : NULL;
+    return *file = *known;
 }
 
 void gf_frame_modules(struct gf_span list)

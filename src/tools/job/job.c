@@ -1,30 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/job.h"
 
+#include "tools/common/cli.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-void *gf_job_grown(void *list, size_t element, size_t count, size_t *room)
+/* A list has room for the next power of two, and so needs no member for its size. */
+void *gf_job_grown(void *list, size_t element, size_t count)
 {
-    if (count < *room)
-        return list;
-    const size_t wanted = *room ? *room + *room / 2 : 64;
-    void *grown = reallocarray(list, wanted, element);
-    if (grown)
-        *room = wanted;
-    return grown;
+    const bool is_full = (count & (count - 1)) == 0; /* 0 or a power of two */
+
+    return is_full ? gf_cli_memory(reallocarray(list, count ? 2 * count : 1, element)) : list;
 }
 
 uint32_t gf_job_add_process(struct gf_job *job)
 {
-    struct gf_job_process *place =
-        GF_JOB_PLACE(job->processes, job->process_count, job->process_room);
-
-    if (!place || job->process_count >= UINT32_MAX)
-        return UINT32_MAX;
-    *place = (struct gf_job_process){.rank = -1};
-    return (uint32_t)job->process_count++;
+    *GF_JOB_ADD(job->processes, job->process_count) = (struct gf_job_process){.rank = -1};
+    return (uint32_t)job->process_count - 1;
 }
 
 uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid)
@@ -35,13 +29,10 @@ uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid)
     memcpy(key, &process, sizeof(process));
     memcpy(key + sizeof(process), &tid, sizeof(tid));
     const uint32_t number = gf_text_pool_add(&job->thread_keys, key, sizeof(key), &is_new);
-    if (!is_new)
-        return number && number <= job->thread_count ? number - 1 : UINT32_MAX;
-    struct gf_job_thread *place = GF_JOB_PLACE(job->threads, job->thread_count, job->thread_room);
-    if (!place || number != job->thread_count + 1)
-        return UINT32_MAX;
-    *place = (struct gf_job_thread){.process = process, .tid = tid};
-    return (uint32_t)job->thread_count++;
+    if (is_new)
+        *GF_JOB_ADD(job->threads, job->thread_count) =
+            (struct gf_job_thread){.process = process, .tid = tid};
+    return number - 1;
 }
 
 const char *gf_job_text(const struct gf_job *job, uint32_t text)

@@ -104,37 +104,24 @@ struct gf_job {
     uint32_t *frames; /* texts */
     size_t process_count, thread_count, stack_count, stall_count, note_count, mark_count,
         activity_count, copy_count, frame_count;
-    size_t process_room, thread_room, stack_room, stall_room, note_room, mark_room, activity_room,
-        copy_room, frame_room;
     double since;  /* stalls, steps and activity before this time were removed; 0: none */
-    uint64_t lost; /* events that were not stored, because memory was short or a list was full */
+    uint64_t lost; /* events that were not stored, because a list was full */
 };
 
-/*
- * Makes room for one more element of a list. Returns the list, which may have moved. Returns NULL
- * if memory is short; then the old list is still valid.
- */
-void *gf_job_grown(void *list, size_t element, size_t count, size_t *room);
+/* Makes room for one more element of a list. Returns the list, which may have moved. */
+void *gf_job_grown(void *list, size_t element, size_t count);
 
-/*
- * The place behind the last element of a list, which the caller counts if it fills it. NULL if memory
- * is short.
- */
-#define GF_JOB_PLACE(list, count, room)                                                            \
+/* Counts a new last element of a list, and returns its place. Only this macro makes the list longer. */
+#define GF_JOB_ADD(list, count)                                                                    \
     ({                                                                                             \
-        void *const grown = gf_job_grown(list, sizeof(*(list)), count, &(room));                   \
-        if (grown)                                                                                 \
-            (list) = grown;                                                                        \
-        grown ? &(list)[count] : NULL;                                                             \
+        (list) = gf_job_grown(list, sizeof(*(list)), count);                                       \
+        &(list)[(count)++];                                                                        \
     })
 
-/* Adds a process without any data. Returns UINT32_MAX if memory is short. */
+/* Adds a process without any data. Returns its index. */
 uint32_t gf_job_add_process(struct gf_job *job);
 
-/*
- * Returns the index of a thread of a process, and adds the thread if it is missing. Returns
- * UINT32_MAX if memory is short.
- */
+/* Returns the index of a thread of a process, and adds the thread if it is missing. */
 uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid);
 
 const char *gf_job_text(const struct gf_job *job, uint32_t text);

@@ -60,20 +60,18 @@ static void add_sums(struct gf_activity *activity, struct gf_span list)
 
 static void add_copy(struct gf_job *job, uint32_t process, const struct gf_event *row, double shift)
 {
-    struct gf_long_copy *place = GF_JOB_PLACE(job->copies, job->copy_count, job->copy_room);
     const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(row->tid));
     const double at = gf_span_number(row->start) + shift;
     char way[32];
 
-    if (!place || thread == UINT32_MAX || job->copy_count == COPIES_MAX) {
+    if (job->copy_count == COPIES_MAX) {
         job->lost++;
         return;
     }
     if (at <= 0 || at > GF_TIME_MAX)
         return;
     gf_span_text(row->way, way, sizeof(way));
-    job->copy_count++;
-    *place = (struct gf_long_copy){
+    *GF_JOB_ADD(job->copies, job->copy_count) = (struct gf_long_copy){
         .at = at,
         .bytes = (uint64_t)bounded(row->bytes, 1e18),
         .us = (uint32_t)bounded(row->us, UINT32_MAX),
@@ -98,20 +96,18 @@ static void add_longest(struct gf_job *job, uint32_t process, struct gf_span lis
 /* Impossible values count as 0. An event without a time is ignored. */
 static void gf_job_activity_add(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_activity *activity =
-        GF_JOB_PLACE(job->activity, job->activity_count, job->activity_room);
     const double to = gf_event_time(event), mono = gf_span_number(event->mono);
     const double length = bounded(event->interval_ms, MONTH_MS) / 1000;
     struct gf_scan gpus = gf_scan_begin(event->gpus, '[');
     struct gf_span gpu;
 
-    if (!activity || job->activity_count == INTERVALS_MAX) {
+    if (job->activity_count == INTERVALS_MAX) {
         job->lost++;
         return;
     }
     if (to <= length || length <= 0)
         return;
-    job->activity_count++;
+    struct gf_activity *activity = GF_JOB_ADD(job->activity, job->activity_count);
     *activity = (struct gf_activity){.from = to - length, .to = to, .process = process};
     while (gf_scan_element(&gpus, &gpu))
         add_states(activity, gpu);
@@ -195,25 +191,17 @@ static void read_frames(struct gf_job *job, struct frames *frames, const struct 
  */
 static uint32_t append(struct gf_job *job, const struct frames *frames)
 {
-    struct gf_job_stack *place = GF_JOB_PLACE(job->stacks, job->stack_count, job->stack_room);
     const size_t first = job->frame_count;
 
-    if (!place)
-        return UINT32_MAX;
-    for (uint32_t i = frames->count; i-- > 0;) {
-        uint32_t *frame = GF_JOB_PLACE(job->frames, job->frame_count, job->frame_room);
-        if (!frame)
-            return UINT32_MAX;
-        *frame = frames->list[i];
-        job->frame_count++;
-    }
-    *place = (struct gf_job_stack){
+    for (uint32_t i = frames->count; i-- > 0;)
+        *GF_JOB_ADD(job->frames, job->frame_count) = frames->list[i];
+    *GF_JOB_ADD(job->stacks, job->stack_count) = (struct gf_job_stack){
         .site = frames->count ? frames->list[frames->own_count ? frames->own[0] : 0] : 0,
         .caller = frames->own_count > 1 ? frames->list[frames->own[1]] : 0,
         .frame = (uint32_t)first,
         .count = frames->count,
     };
-    return (uint32_t)job->stack_count++;
+    return (uint32_t)job->stack_count - 1;
 }
 
 /*
@@ -237,29 +225,25 @@ static struct gf_span stack_text(const struct gf_event *event, char *buf, size_t
 
 /*
  * Returns the index of a stall's stack: its Python frames or, without them, its native frames.
- * Equal stacks have the same index, so each stack's function names are looked up once. Returns
- * UINT32_MAX if memory is short.
+ * Equal stacks have the same index, so each stack's function names are looked up once.
  */
 static uint32_t gf_job_stack_of(struct gf_job *job, const struct gf_event *event)
 {
     static char buf[64 << 10];
     const struct gf_span text = stack_text(event, buf, sizeof(buf));
-    struct frames frames;
+    struct frames frames = {.count = 0};
     bool is_new;
-    uint32_t number;
 
     /* The pool's first two strings are "" and the key of empty stacks. */
     if (!job->stack_count) {
-        frames = (struct frames){.count = 0};
         gf_text_pool_add(&job->stack_keys, "-", 1, &is_new);
         append(job, &frames);
     }
     if (!text.size)
-        return job->stack_count ? 0 : UINT32_MAX;
-    number = gf_text_pool_add(&job->stack_keys, text.at, text.size, &is_new);
+        return 0;
+    const uint32_t number = gf_text_pool_add(&job->stack_keys, text.at, text.size, &is_new);
     if (!is_new)
-        return number && number <= job->stack_count ? number - 1 : UINT32_MAX;
-    frames.count = frames.own_count = 0;
+        return number - 1;
     read_frames(job, &frames, event);
     return append(job, &frames);
 }
@@ -283,15 +267,11 @@ uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log, const str
     const uint32_t number = gf_text_pool_add(&log->keys, (const char *)&pid, sizeof(pid), &is_new);
 
     uint32_t *const known = GF_POOL_SLOT(log->processes, number, log->room);
-    if (!known)
-        return UINT32_MAX;
     if (*known && !begins)
         return *known - 1;
     if (*known)
         job->processes[*known - 1].exited = true; /* by execve, or the id is a new process's */
     const uint32_t process = gf_job_add_process(job);
-    if (process == UINT32_MAX)
-        return process;
     *known = process + 1;
     struct gf_job_process *at = &job->processes[process];
     at->pid = pid;
@@ -318,20 +298,14 @@ static double start_time(const struct gf_event *event)
 
 static void add_stall(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_stall *place = GF_JOB_PLACE(job->stalls, job->stall_count, job->stall_room);
     const int64_t us = gf_span_int(event->us);
     const uint32_t thread = gf_job_thread_of(job, process, gf_span_int(event->tid));
     const uint32_t stack = gf_job_stack_of(job, event);
 
-    if (!place || thread == UINT32_MAX || stack == UINT32_MAX) {
-        job->lost++;
-        return;
-    }
     job->processes[process].stalls++;
     if (!job->threads[thread].name)
         job->threads[thread].name = text_of(job, event->thread);
-    job->stall_count++;
-    *place = (struct gf_stall){
+    *GF_JOB_ADD(job->stalls, job->stall_count) = (struct gf_stall){
         .at = start_time(event),
         .step = gf_span_is_number(event->step) ? gf_span_int(event->step) : GF_NO_STEP,
         .size = gf_span_is_number(event->size) ? gf_span_int(event->size) : -1,
@@ -365,18 +339,6 @@ static void add_delays(struct gf_job_process *process, const struct gf_event *ev
     }
 }
 
-static void add_mark(struct gf_job *job, const struct gf_step_mark *mark)
-{
-    struct gf_step_mark *place = GF_JOB_PLACE(job->marks, job->mark_count, job->mark_room);
-
-    if (!place) {
-        job->lost++;
-        return;
-    }
-    *place = *mark;
-    job->mark_count++;
-}
-
 /*
  * Adds the step marks of a line, and converts their times from the clock of `mono` to the clock of
  * `time`.
@@ -391,29 +353,25 @@ static void add_marks(struct gf_job *job, uint32_t process, const struct gf_even
     const size_t before = job->mark_count;
     struct gf_span step, time;
 
-    while (thread != UINT32_MAX && first > 0 && first < GF_TIME_MAX &&
-           gf_scan_element(&steps, &step) && gf_scan_element(&times, &time))
-        add_mark(job,
-                 &(struct gf_step_mark){
-                     .at = first + gf_min(gf_max(gf_span_number(time), 0.0), AFTER_MAX_US) / 1e6,
-                     .step = (uint64_t)gf_max(gf_span_int(step), (int64_t)0),
-                     .process = process,
-                     .thread = thread,
-                 });
+    while (first > 0 && first < GF_TIME_MAX && gf_scan_element(&steps, &step) &&
+           gf_scan_element(&times, &time))
+        *GF_JOB_ADD(job->marks, job->mark_count) = (struct gf_step_mark){
+            .at = first + gf_min(gf_max(gf_span_number(time), 0.0), AFTER_MAX_US) / 1e6,
+            .step = (uint64_t)gf_max(gf_span_int(step), (int64_t)0),
+            .process = process,
+            .thread = thread,
+        };
     if (job->mark_count > before)
         job->marks[job->mark_count - 1].gap = event->skipped.size || event->last.size;
 }
 
 static void add_note(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
-    struct gf_note *place = GF_JOB_PLACE(job->notes, job->note_count, job->note_room);
-
-    if (!place || job->note_count == NOTES_MAX) {
+    if (job->note_count == NOTES_MAX) {
         job->lost++;
         return;
     }
-    job->note_count++;
-    *place = (struct gf_note){
+    *GF_JOB_ADD(job->notes, job->note_count) = (struct gf_note){
         .at = gf_event_time(event),
         .process = process,
         .kind = text_of(job, event->event),
@@ -424,11 +382,6 @@ static void add_note(struct gf_job *job, uint32_t process, const struct gf_event
 void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event)
 {
     const uint32_t process = gf_job_process_of(job, log, event);
-
-    if (process == UINT32_MAX) {
-        job->lost++;
-        return;
-    }
     struct gf_job_process *at = &job->processes[process];
     const double time = gf_event_time(event);
     if (time > 0 && (at->first <= 0 || time < at->first))

@@ -16,8 +16,7 @@ struct gf_job_log {
 };
 
 /*
- * Returns the process of an event. An event of kind "process" begins a new process. Returns
- * UINT32_MAX if memory is short.
+ * Returns the process of an event. An event of kind "process" begins a new process.
  */
 uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
                            const struct gf_event *event);

@@ -2,6 +2,7 @@
 #include "tools/job/process_report.h"
 
 #include "base/fmt.h"
+#include "tools/common/cli.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -185,24 +186,14 @@ static int compare_pids(const void *a, const void *b, void *closure)
     return x != y ? (x < y ? -1 : 1) : (one > other) - (one < other);
 }
 
-static bool begin_join(struct join *join, struct gf_job *job, size_t reports)
+static void begin_join(struct join *join, struct gf_job *job, size_t reports)
 {
     *join = (struct join){.job = job, .logged = job->process_count};
-    join->processes = calloc(reports + 2, sizeof(*join->processes));
-    join->by_pid = calloc(join->logged + 1, sizeof(*join->by_pid));
-    if (!join->processes || !join->by_pid)
-        return false;
+    join->processes = gf_cli_alloc(reports + 2, sizeof(*join->processes));
+    join->by_pid = gf_cli_alloc(join->logged, sizeof(*join->by_pid));
     for (uint32_t i = 0; i < join->logged; i++)
         join->by_pid[i] = i;
     qsort_r(join->by_pid, join->logged, sizeof(*join->by_pid), compare_pids, job);
-    return true;
-}
-
-static void end_join(struct join *join)
-{
-    free(join->processes);
-    free(join->by_pid);
-    gf_text_pool_free(&join->keys);
 }
 
 /* Returns the process whose log belongs to the report; UINT32_MAX if there is none. */
@@ -247,9 +238,6 @@ static uint32_t add_reported(struct gf_job *job, const json_t *report)
 {
     const uint32_t number = gf_job_add_process(job);
     char program[1024];
-
-    if (number == UINT32_MAX)
-        return number;
     struct gf_job_process *process = &job->processes[number];
     process->pid = json_integer_value(json_object_get(report, "pid"));
     process->rank = gf_report_rank(report);
@@ -267,8 +255,6 @@ static struct gf_job_process *process_for(struct join *join, const json_t *repor
         number = find_logged(join, report);
     if (number == UINT32_MAX)
         number = add_reported(join->job, report);
-    if (number == UINT32_MAX)
-        return NULL;
     if (key)
         join->processes[key] = number + 1;
     return &join->job->processes[number];
@@ -296,19 +282,11 @@ void gf_report_file_join(struct gf_job *job, json_t *reports)
     json_t *report;
     struct join join;
 
-    if (!begin_join(&join, job, json_array_size(reports))) {
-        job->lost += json_array_size(reports);
-        end_join(&join);
-        return;
-    }
+    begin_join(&join, job, json_array_size(reports));
     json_array_foreach(reports, i, report)
     {
         struct gf_job_process *process = process_for(&join, report);
         const double started = gf_report_number(report, "started");
-        if (!process) {
-            job->lost++;
-            continue;
-        }
         json_decref(process->report);
         process->report = json_incref(report);
         add_causes(job, report);
@@ -316,5 +294,7 @@ void gf_report_file_join(struct gf_job *job, json_t *reports)
             process->first = started;
         process->last = gf_max(process->last, started + gf_report_number(report, "ran_s"));
     }
-    end_join(&join);
+    free(join.processes);
+    free(join.by_pid);
+    gf_text_pool_free(&join.keys);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/rank_table.h"
 
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
@@ -15,8 +16,7 @@ static void sort_rows(struct gf_rank_table *table)
 {
     size_t kept = 0;
 
-    if (table->count)
-        qsort(table->rows, table->count, sizeof(*table->rows), by_rank);
+    qsort(table->rows, table->count, sizeof(*table->rows), by_rank);
     for (size_t i = 0; i < table->count; i++)
         if (!kept || table->rows[kept - 1].rank != table->rows[i].rank)
             table->rows[kept++] = table->rows[i];
@@ -26,8 +26,7 @@ static void sort_rows(struct gf_rank_table *table)
 static struct gf_rank_row *rank_row_of(const struct gf_rank_table *table, int64_t rank)
 {
     const struct gf_rank_row key = {.rank = rank};
-    return table->count ? bsearch(&key, table->rows, table->count, sizeof(*table->rows), by_rank)
-                        : NULL;
+    return bsearch(&key, table->rows, table->count, sizeof(*table->rows), by_rank);
 }
 
 static void add_process(struct gf_rank_row *row, const struct gf_job_process *process)
@@ -95,13 +94,13 @@ static void add_stalls(const struct gf_rank_table *table, const struct gf_job *j
     }
 }
 
-/* Counts the ended steps of each rank. Returns NULL if memory is short. */
+/* Counts the ended steps of each rank. */
 static size_t *count_steps(const struct gf_rank_table *table, const struct gf_job *job,
                            const struct gf_steps *steps)
 {
-    size_t *counts = calloc(table->count + 1, sizeof(*counts));
+    size_t *counts = gf_cli_alloc(table->count, sizeof(*counts));
 
-    for (size_t i = 0; counts && i < steps->ended; i++) {
+    for (size_t i = 0; i < steps->ended; i++) {
         const struct gf_rank_row *row =
             rank_row_of(table, job->processes[steps->list[i].process].rank);
         if (row)
@@ -118,9 +117,9 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
                       const struct gf_steps *steps)
 {
     size_t *counts = count_steps(table, job, steps);
-    size_t *passed = calloc(table->count + 1, sizeof(*passed));
+    size_t *passed = gf_cli_alloc(table->count, sizeof(*passed));
 
-    for (size_t i = 0; counts && passed && i < steps->ended; i++) {
+    for (size_t i = 0; i < steps->ended; i++) {
         struct gf_rank_row *row = rank_row_of(table, job->processes[steps->list[i].process].rank);
         if (!row)
             continue;
@@ -141,15 +140,15 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
 /* With --since, the logs' intervals replace the sums of reports, as they do for ranks without a report. */
 static void use_activity(const struct gf_rank_table *table, const struct gf_job *job)
 {
-    struct gf_logged_gpu *sums = calloc(table->count + 1, sizeof(*sums));
+    struct gf_logged_gpu *sums = gf_cli_alloc(table->count, sizeof(*sums));
 
-    for (size_t i = 0; sums && i < job->activity_count; i++) {
+    for (size_t i = 0; i < job->activity_count; i++) {
         const struct gf_rank_row *row =
             rank_row_of(table, job->processes[job->activity[i].process].rank);
         if (row)
             gf_logged_gpu_add(&sums[row - table->rows], job, &job->activity[i]);
     }
-    for (size_t i = 0; sums && i < table->count; i++) {
+    for (size_t i = 0; i < table->count; i++) {
         if (sums[i].s <= 0 || (job->since <= 0 && table->rows[i].gpu_s > 0))
             continue;
         table->rows[i].gpu_is_recent = true;
@@ -186,9 +185,9 @@ static void use_reported(const struct gf_rank_table *table, const struct gf_job 
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
                                         const struct gf_reported_list *reported)
 {
-    struct gf_rank_table table = {.rows = calloc(job->process_count + 1, sizeof(*table.rows))};
+    struct gf_rank_table table = {.rows = gf_cli_alloc(job->process_count, sizeof(*table.rows))};
 
-    for (size_t i = 0; table.rows && i < job->process_count; i++)
+    for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].rank >= 0 && !job->processes[i].excluded)
             table.rows[table.count++].rank = job->processes[i].rank;
     sort_rows(&table);

@@ -2,6 +2,7 @@
 #include "tools/job/sources.h"
 
 #include "base/input_file.h"
+#include "tools/common/cli.h"
 #include "tools/job/job.h"
 
 #include <dirent.h>
@@ -20,13 +21,9 @@ static int append(struct gf_sources *sources, const char *path, bool is_named,
 {
     if (sources->count == GF_SOURCES_MAX)
         return -EFBIG;
-    struct gf_source *place = GF_JOB_PLACE(sources->list, sources->count, sources->room);
-    char *copy = place ? strdup(path) : NULL;
-    if (!copy)
-        return -ENOMEM;
-    *place = (struct gf_source){copy, is_named, status ? status->st_dev : 0,
-                                status ? status->st_ino : 0};
-    sources->count++;
+    *GF_JOB_ADD(sources->list, sources->count) =
+        (struct gf_source){gf_cli_memory(strdup(path)), is_named, status ? status->st_dev : 0,
+                           status ? status->st_ino : 0};
     return 0;
 }
 
@@ -35,12 +32,13 @@ static int add_folder(struct gf_sources *sources, const char *path, unsigned lev
 static int add_member(struct gf_sources *sources, const char *folder, const char *name,
                       unsigned levels)
 {
-    char *path;
+    char *path = NULL;
     struct stat status;
     int result = 0;
 
-    if (*name == '.' || asprintf(&path, "%s/%s", folder, name) < 0)
-        return *name == '.' ? 0 : -ENOMEM;
+    if (*name == '.')
+        return 0;
+    gf_cli_memory(asprintf(&path, "%s/%s", folder, name) < 0 ? NULL : path);
     /* Only links to files are followed: a link to a folder may form a cycle. */
     if (lstat(path, &status))
         result = 0;
@@ -49,7 +47,7 @@ static int add_member(struct gf_sources *sources, const char *folder, const char
     else if (!S_ISDIR(status.st_mode) && stat(path, &status) == 0 && S_ISREG(status.st_mode))
         result = append(sources, path, false, &status);
     free(path);
-    return result == -ENOMEM || result == -EFBIG ? result : 0;
+    return result == -EFBIG ? result : 0;
 }
 
 /* Whether the kernel makes up the folder's files, as in /proc and /sys. */
@@ -115,14 +113,13 @@ static void drop(struct gf_sources *sources, size_t repeat, size_t first)
 
 void gf_sources_drop_repeated(struct gf_sources *sources)
 {
-    struct file *files = calloc(sources->count + 1, sizeof(*files));
-    const size_t count = files ? sources->count : 0;
+    const size_t count = sources->count;
+    struct file *files = gf_cli_alloc(count, sizeof(*files));
     size_t first = 0, kept = 0;
 
     for (size_t i = 0; i < count; i++)
         files[i] = (struct file){sources->list[i].device, sources->list[i].inode, i};
-    if (count)
-        qsort(files, count, sizeof(*files), by_file);
+    qsort(files, count, sizeof(*files), by_file);
     for (size_t i = 1; i < count; i++)
         if (files[i].inode && files[i].inode == files[first].inode &&
             files[i].device == files[first].device)
@@ -130,7 +127,7 @@ void gf_sources_drop_repeated(struct gf_sources *sources)
         else
             first = i;
     free(files);
-    for (size_t i = 0; i < sources->count; i++)
+    for (size_t i = 0; i < count; i++)
         if (sources->list[i].path)
             sources->list[kept++] = sources->list[i];
     sources->count = kept;

@@ -15,7 +15,7 @@ struct gf_source {
 
 struct gf_sources {
     struct gf_source *list;
-    size_t count, room;
+    size_t count;
     size_t repeated; /* files that gf_sources_drop_repeated dropped */
 };
 

@@ -2,6 +2,7 @@
 #include "tools/job/steps.h"
 
 #include "base/base.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
 #include <stdlib.h>
@@ -23,11 +24,11 @@ static int by_length(const void *a, const void *b)
  */
 static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
 {
-    uint32_t *next = malloc((job->process_count + 1) * sizeof(*next));
+    uint32_t *next = gf_cli_alloc(job->process_count, sizeof(*next));
 
-    for (size_t i = 0; next && i < job->process_count; i++)
+    for (size_t i = 0; i < job->process_count; i++)
         next[i] = UINT32_MAX;
-    for (size_t i = job->mark_count; next && i-- > 0;) {
+    for (size_t i = job->mark_count; i-- > 0;) {
         const struct gf_step_mark *mark = &job->marks[i];
         const uint32_t end = next[mark->process];
         next[mark->process] = (uint32_t)i;
@@ -69,8 +70,7 @@ static void add_stalls(const struct gf_job *job, struct gf_steps *steps)
         if (is_new && number <= SLOWEST)
             found[number] = &steps->list[i];
     }
-    const uint32_t known = keys.count;
-    for (size_t i = 0; known && i < job->stall_count; i++) {
+    for (size_t i = 0; i < job->stall_count; i++) {
         const struct gf_stall *stall = &job->stalls[i];
         const struct key key = {(uint64_t)stall->step, stall->process};
         if (stall->step == GF_NO_STEP)
@@ -84,10 +84,8 @@ static void add_stalls(const struct gf_job *job, struct gf_steps *steps)
 
 struct gf_steps gf_steps_find(const struct gf_job *job)
 {
-    struct gf_steps steps = {.list = calloc(job->mark_count + 1, sizeof(*steps.list))};
+    struct gf_steps steps = {.list = gf_cli_alloc(job->mark_count, sizeof(*steps.list))};
 
-    if (!steps.list)
-        return steps;
     pair_marks(job, &steps);
     qsort(steps.list, steps.count, sizeof(*steps.list), by_length);
     if (!steps.ended)
@@ -205,19 +203,17 @@ static struct gf_step_onset common_onset(const struct point *list, size_t count,
 struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct gf_steps *steps,
                                         int64_t rank)
 {
-    struct point *list = calloc(steps->ended + 1, sizeof(*list));
-    double *buf = calloc(steps->ended + 1, sizeof(*buf));
-    struct gf_step_onset *onsets = calloc(job->process_count + 1, sizeof(*onsets)), ret = {0};
+    struct point *list = gf_cli_alloc(steps->ended, sizeof(*list));
+    double *buf = gf_cli_alloc(steps->ended, sizeof(*buf));
+    struct gf_step_onset *onsets = gf_cli_alloc(job->process_count, sizeof(*onsets));
     size_t count = 0;
 
-    for (size_t i = 0; list && buf && i < steps->ended; i++)
+    for (size_t i = 0; i < steps->ended; i++)
         if (rank < 0 || job->processes[steps->list[i].process].rank == rank)
             list[count++] = (struct point){steps->list[i].process, steps->list[i].step,
                                            steps->list[i].at, steps->list[i].s};
-    if (count && onsets) {
-        qsort(list, count, sizeof(*list), by_process_and_time);
-        ret = common_onset(list, count, buf, onsets);
-    }
+    qsort(list, count, sizeof(*list), by_process_and_time);
+    const struct gf_step_onset ret = common_onset(list, count, buf, onsets);
     free(list);
     free(buf);
     free(onsets);
@@ -276,9 +272,9 @@ static int by_median(const void *a, const void *b)
 
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job)
 {
-    struct gf_reported_list ret = {.list = calloc(job->process_count + 1, sizeof(*ret.list))};
+    struct gf_reported_list ret = {.list = gf_cli_alloc(job->process_count, sizeof(*ret.list))};
 
-    for (size_t i = 0; ret.list && i < job->process_count; i++) {
+    for (size_t i = 0; i < job->process_count; i++) {
         const struct gf_job_process *process = &job->processes[i];
         const json_t *times = process->report && !process->excluded
                                   ? gf_report_at(process->report, "step_times")
@@ -288,7 +284,6 @@ struct gf_reported_list gf_reported_steps_find(const struct gf_job *job)
         ret.list[ret.count] = (struct gf_reported_steps){.process = (uint32_t)i};
         read_steps(times, &ret.list[ret.count++]);
     }
-    if (ret.count)
-        qsort(ret.list, ret.count, sizeof(*ret.list), by_median);
+    qsort(ret.list, ret.count, sizeof(*ret.list), by_median);
     return ret;
 }

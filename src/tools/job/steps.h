@@ -23,7 +23,7 @@ struct gf_steps {
     double median_s;
 };
 
-/* Finds the steps of a job. The list is empty if memory is short; the caller frees it. */
+/* Finds the steps of a job. The caller frees the list. */
 struct gf_steps gf_steps_find(const struct gf_job *job);
 
 /*
@@ -70,5 +70,5 @@ struct gf_reported_list {
     size_t count;
 };
 
-/* Finds the reports with steps. The list is empty if memory is short; the caller frees it. */
+/* Finds the reports with steps. The caller frees the list. */
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job);

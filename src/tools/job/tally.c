@@ -12,7 +12,7 @@ const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "
 struct pairs {
     struct gf_text_pool keys;  /* a key's number is the index of its pair + 1 */
     struct gf_tally_row *list; /* main is the second key; main_us is unused */
-    size_t count, room;
+    size_t count;
 };
 
 int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by)
@@ -38,14 +38,9 @@ static struct gf_tally_row *pair_of(struct pairs *pairs, int64_t key, int64_t se
     const uint32_t number =
         gf_text_pool_add(&pairs->keys, (const char *)both, sizeof(both), &is_new);
 
-    if (!is_new)
-        return number && number <= pairs->count ? &pairs->list[number - 1] : NULL;
-    struct gf_tally_row *place = GF_JOB_PLACE(pairs->list, pairs->count, pairs->room);
-    if (!place || number != pairs->count + 1)
-        return NULL;
-    *place = (struct gf_tally_row){.key = key, .main = second};
-    pairs->count++;
-    return place;
+    if (is_new)
+        *GF_JOB_ADD(pairs->list, pairs->count) = (struct gf_tally_row){.key = key, .main = second};
+    return &pairs->list[number - 1];
 }
 
 static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
@@ -75,12 +70,10 @@ static int by_sum(const void *a, const void *b)
 static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
 {
     qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
-    tally->rows = calloc(pairs->count, sizeof(*tally->rows));
-    tally->room = tally->rows ? pairs->count : 0;
-    for (size_t i = 0; tally->rows && i < pairs->count; i++) {
+    for (size_t i = 0; i < pairs->count; i++) {
         const struct gf_tally_row *pair = &pairs->list[i];
         if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
-            tally->rows[tally->count++] =
+            *GF_JOB_ADD(tally->rows, tally->count) =
                 (struct gf_tally_row){.key = pair->key, .main = pair->main};
         struct gf_tally_row *row = &tally->rows[tally->count - 1];
         add(row, pair);
@@ -103,14 +96,12 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
         const int64_t key = gf_tally_key(job, stall, by);
         if (by == GF_BY_STEP && key == GF_NO_STEP)
             continue;
-        struct gf_tally_row *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
         const struct gf_tally_row one = {.count = 1,
                                          .us = stall->us,
                                          .longest_us = stall->us,
                                          .first = stall->at,
                                          .last = stall->at};
-        if (pair)
-            add(pair, &one);
+        add(pair_of(&pairs, key, gf_tally_key(job, stall, second)), &one);
     }
     if (pairs.list)
         join_pairs(&tally, &pairs);
@@ -170,12 +161,7 @@ const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t k
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,
                   double last)
 {
-    struct gf_tally_row *place = GF_JOB_PLACE(tally->rows, tally->count, tally->room);
-
-    if (!place)
-        return;
-    tally->count++;
-    *place =
+    *GF_JOB_ADD(tally->rows, tally->count) =
         (struct gf_tally_row){.key = key, .count = count, .us = us, .first = first, .last = last};
 }
 

@@ -21,12 +21,12 @@ struct gf_tally_row {
 struct gf_tally {
     enum gf_by by, second;
     struct gf_tally_row *rows; /* the longest sum first */
-    size_t count, room;
+    size_t count;
 };
 
 /*
  * Sums all stalls by the property `by`. The `main` of a row is the value of the property `second`
- * with the longest sum. The tally is empty if memory is short. The caller frees the rows.
+ * with the longest sum. The caller frees the rows.
  */
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/text_pool.h"
 
+#include "tools/common/cli.h"
+
 #include <stdlib.h>
 #include <sys/auxv.h>
 
@@ -45,18 +47,6 @@ static uint64_t hash_of(const char *text, size_t size)
     return fold(fold(hash ^ word, key.second | 1), key.first | 1);
 }
 
-static bool grow_list(struct gf_text_pool *pool)
-{
-    const uint32_t room = pool->room ? pool->room * 2 : 256;
-    struct gf_pool_text *list = reallocarray(pool->list, room, sizeof(*list));
-
-    if (!list)
-        return false;
-    pool->list = list;
-    pool->room = room;
-    return true;
-}
-
 static void place(struct gf_text_pool *pool, uint32_t number)
 {
     uint32_t at = (uint32_t)pool->list[number].hash & (pool->slot_count - 1);
@@ -66,22 +56,16 @@ static void place(struct gf_text_pool *pool, uint32_t number)
     pool->slots[at] = number + 1;
 }
 
-/* Keeps at least twice as many slots as strings. */
-static bool grow(struct gf_text_pool *pool)
+/* Doubles the space. Keeps twice as many slots as strings fit. */
+static void grow(struct gf_text_pool *pool)
 {
-    if (pool->count == pool->room && !grow_list(pool))
-        return false;
-    if (pool->slot_count >= 2 * pool->room)
-        return true;
-    uint32_t *slots = calloc(2 * (size_t)pool->room, sizeof(*slots));
-    if (!slots)
-        return false;
+    pool->room = pool->room ? pool->room * 2 : 256;
+    pool->list = gf_cli_memory(reallocarray(pool->list, pool->room, sizeof(*pool->list)));
     free(pool->slots);
-    pool->slots = slots;
     pool->slot_count = 2 * pool->room;
+    pool->slots = gf_cli_alloc(pool->slot_count, sizeof(*pool->slots));
     for (uint32_t i = 0; i < pool->count; i++)
         place(pool, i);
-    return true;
 }
 
 static bool find(const struct gf_text_pool *pool, const char *text, size_t size, uint64_t hash,
@@ -101,19 +85,20 @@ static bool find(const struct gf_text_pool *pool, const char *text, size_t size,
     return false;
 }
 
-static bool append(struct gf_text_pool *pool, const char *text, size_t size, uint32_t *ret)
+static uint32_t append(struct gf_text_pool *pool, const char *text, size_t size)
 {
-    char *copy = grow(pool) ? malloc(size + 1) : NULL;
+    const uint32_t number = pool->count;
+    char *copy = gf_cli_memory(malloc(size + 1));
 
-    if (!copy)
-        return false;
+    if (number == pool->room)
+        grow(pool);
     memcpy(copy, text, size);
     copy[size] = '\0';
-    *ret = pool->count++;
-    pool->list[*ret] = (struct gf_pool_text){copy, size, hash_of(text, size)};
+    pool->list[number] = (struct gf_pool_text){copy, size, hash_of(text, size)};
+    pool->count++;
     pool->bytes += size + 1;
-    place(pool, *ret);
-    return true;
+    place(pool, number);
+    return number;
 }
 
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new)
@@ -121,8 +106,8 @@ uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t si
     uint32_t number = 0;
 
     *ret_new = false;
-    if (!pool->count && !append(pool, "", 0, &number))
-        return 0;
+    if (!pool->count)
+        append(pool, "", 0);
     if (find(pool, text, size, hash_of(text, size), &number))
         return number;
     if (pool->bytes + size > (pool->limit ? pool->limit : LIMIT)) {
@@ -131,8 +116,8 @@ uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t si
         if (find(pool, text, size, hash_of(text, size), &number))
             return number;
     }
-    *ret_new = append(pool, text, size, &number);
-    return *ret_new ? number : 0;
+    *ret_new = true;
+    return append(pool, text, size);
 }
 
 uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size)
@@ -158,11 +143,9 @@ void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *ro
 
     if (number < *room)
         return list;
-    char *grown = reallocarray(list, wanted, element);
-    if (grown) {
-        memset(grown + *room * element, 0, (wanted - *room) * element);
-        *room = wanted;
-    }
+    char *grown = gf_cli_memory(reallocarray(list, wanted, element));
+    memset(grown + *room * element, 0, (wanted - *room) * element);
+    *room = wanted;
     return grown;
 }
 

@@ -20,8 +20,7 @@ struct gf_text_pool {
 
 /*
  * Returns the number of a string. If the string is new, adds it, and sets *ret_new to true. Number
- * 0 is "". If memory is short or the pool is full, returns the number of "...", or 0 if that does
- * not fit either.
+ * 0 is "". If the pool is full, returns the number of "...".
  */
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new);
 /* Returns the number of a string, or 0 if the string is not in the pool. */
@@ -35,16 +34,12 @@ uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
 /*
- * Returns the element of a list whose index is the number of a string. The list grows by zeros. NULL if
- * memory is short.
+ * Returns the element of a list whose index is the number of a string. The list grows by zeros.
  */
 #define GF_POOL_SLOT(list, number, room)                                                           \
     ({                                                                                             \
-        void *const grown =                                                                        \
-            gf_text_pool_grown(list, sizeof(__typeof__(*(list))), number, &(room));                \
-        if (grown)                                                                                 \
-            (list) = grown;                                                                        \
-        grown ? &(list)[number] : NULL;                                                            \
+        (list) = gf_text_pool_grown(list, sizeof(__typeof__(*(list))), number, &(room));           \
+        &(list)[number];                                                                           \
     })
 void *gf_text_pool_grown(void *list, size_t element, uint32_t number, size_t *room);
 

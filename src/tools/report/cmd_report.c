@@ -45,10 +45,10 @@ static int gf_out_file_begin(struct gf_out_file *file, const char *path, enum gf
 }
 
 /*
- * Closes the new file. If `whole` is true and each write succeeded, renames it to the path,
- * otherwise deletes it. Returns 0 or -errno.
+ * Closes the new file. If each write succeeded, renames it to the path, otherwise deletes it.
+ * Returns 0 or -errno.
  */
-static int gf_out_file_end(struct gf_out_file *file, bool whole)
+static int gf_out_file_end(struct gf_out_file *file)
 {
     int error = 0;
 
@@ -58,36 +58,26 @@ static int gf_out_file_end(struct gf_out_file *file, bool whole)
         error = errno ? -errno : -EIO;
     if (fclose(file->stream) && !error)
         error = -errno;
-    const int ended = gf_output_end(&file->output, whole && !error);
+    const int ended = gf_output_end(&file->output, !error);
     return error ? error : ended;
 }
 
 /* Shows logs (docs/log.md) and reports (docs/report.md). */
 
-static int no_memory(void)
+static void print_json(json_t *json)
 {
-    gf_cli_error("report", "not enough memory");
-    return GF_EXIT_FAILED;
-}
-
-static int print_json(json_t *json)
-{
-    const int failed = json ? json_dumpf(json, stdout, JSON_INDENT(2)) : -1;
-
+    json_dumpf(gf_cli_memory(json), stdout, JSON_INDENT(2));
     json_decref(json);
-    if (failed)
-        return no_memory();
     putchar('\n');
-    return GF_EXIT_OK;
 }
 
-typedef bool writer(FILE *out, const struct gf_answer *answer);
+typedef void writer(FILE *out, const struct gf_answer *answer);
 
 static struct gf_torch_trace torch; /* of --with */
 
-static bool write_perfetto(FILE *out, const struct gf_answer *answer)
+static void write_perfetto(FILE *out, const struct gf_answer *answer)
 {
-    return gf_perfetto_write(out, answer, torch.text.size ? &torch : NULL);
+    gf_perfetto_write(out, answer, torch.text.size ? &torch : NULL);
 }
 
 /* Writes the file `path`; does nothing if path is NULL. */
@@ -100,10 +90,8 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
         return GF_EXIT_OK;
     int error = gf_out_file_begin(&file, path, flags);
     if (!error) {
-        const bool whole = write(file.stream, answer);
-        error = gf_out_file_end(&file, whole);
-        if (!error && !whole)
-            return no_memory();
+        write(file.stream, answer);
+        error = gf_out_file_end(&file);
     }
     if (error) {
         gf_cli_error("report", "cannot write %s: %s", path, gf_output_reason(error));
@@ -165,7 +153,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
     if (gf_report_flags_write(flags))
         code = write_files(flags->files, &answer);
     else if (flags->form == GF_FORM_JSON)
-        code = print_json(gf_answer_json(&answer, flags->top, flags->by));
+        print_json(gf_answer_json(&answer, flags->top, flags->by));
     else
         gf_answer_print(stdout, &answer, flags->top, flags->by);
     gf_answer_free(&answer);
@@ -179,9 +167,10 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
         gf_cli_error("report", "--folded needs a log (GPUFEED_LOG): a report has no stacks");
         return GF_EXIT_FAILED;
     }
-    if (flags->form == GF_FORM_FOLDED)
-        return gf_folded_print(stdout, job, flags->by) ? GF_EXIT_OK : no_memory();
-    return show_answer(flags, job, counts);
+    if (flags->form != GF_FORM_FOLDED)
+        return show_answer(flags, job, counts);
+    gf_folded_print(stdout, job, flags->by);
+    return GF_EXIT_OK;
 }
 
 static int read_and_show(struct gf_report_flags *flags)

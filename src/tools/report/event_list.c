@@ -89,17 +89,15 @@ static void permit_files(void)
 }
 
 /*
- * Opens all sources. Returns false if memory is short, or if a log cannot be opened; each such log
- * is named on standard error.
+ * Opens all sources. Returns false if a log cannot be opened; each such log is named on standard
+ * error.
  */
 static bool gf_log_merge_begin(struct gf_log_merge *merge, const struct gf_sources *sources)
 {
     bool whole = true;
 
-    *merge = (struct gf_log_merge){.inputs = calloc(sources->count + 1, sizeof(*merge->inputs)),
-                                   .heap = calloc(sources->count + 1, sizeof(void *))};
-    if (!merge->inputs || !merge->heap)
-        return false;
+    *merge = (struct gf_log_merge){.inputs = gf_cli_alloc(sources->count, sizeof(*merge->inputs)),
+                                   .heap = gf_cli_alloc(sources->count, sizeof(void *))};
     permit_files();
     for (size_t i = 0; i < sources->count; i++) {
         struct gf_merge_input *input = &merge->inputs[merge->count];
@@ -191,8 +189,7 @@ static bool takes(struct gf_job *job, const struct gf_merged_line *line,
 {
     if (filter->rank_count) {
         const uint32_t process = gf_job_process_of(job, line->log, &line->event);
-        if (process == UINT32_MAX ||
-            !gf_job_filter_takes_rank(filter, job->processes[process].rank))
+        if (!gf_job_filter_takes_rank(filter, job->processes[process].rank))
             return false;
     }
     return gf_event_time(&line->event) >= filter->since;
@@ -234,16 +231,16 @@ static bool is_short_text(const struct gf_source *source, const struct known *kn
 
 bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_filter *filter)
 {
-    struct known *known = calloc(sources->count + 1, sizeof(*known));
+    struct known *known = gf_cli_alloc(sources->count, sizeof(*known));
     struct gf_job job = {0};
     struct gf_log_merge merge;
     struct gf_merged_line *line;
-    bool failed = !gf_log_merge_begin(&merge, sources) || !known;
+    bool failed = !gf_log_merge_begin(&merge, sources);
 
-    while (known && (line = gf_log_merge_next(&merge)))
+    while ((line = gf_log_merge_next(&merge)))
         if (!print_line(&job, line, &known[line->source - sources->list], filter, &failed))
             merge.last->open = false; /* skips the rest of the log */
-    for (size_t i = 0; known && i < sources->count; i++)
+    for (size_t i = 0; i < sources->count; i++)
         failed = is_short_text(&sources->list[i], &known[i]) || failed;
     failed = !gf_log_merge_end(&merge) || failed;
     gf_job_free(&job);

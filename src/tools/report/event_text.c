@@ -2,6 +2,7 @@
 #include "tools/report/event_text.h"
 
 #include "base/fmt.h"
+#include "tools/common/cli.h"
 #include "tools/job/frame_name.h"
 #include "tools/job/job.h"
 
@@ -81,15 +82,13 @@ static char *frames_text(const struct gf_event *event)
 {
     char *text = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = gf_cli_memory(open_memstream(&text, &size));
 
-    if (!out)
-        return NULL;
     put_frames(out, event);
-    return fclose(out) ? NULL : text;
+    return gf_cli_memory(fclose(out) ? NULL : text);
 }
 
-/* Returns the cache's entry for the event's stack; NULL if the cache is full or memory is short. */
+/* Returns the cache's entry for the event's stack; NULL if the cache is full. */
 static char **place_of(const struct gf_event *event)
 {
     static char key[64 << 10];
@@ -107,7 +106,7 @@ static char **place_of(const struct gf_event *event)
     if (!length || kept.keys.bytes >= KEPT_BYTES)
         return NULL;
     const uint32_t number = gf_text_pool_add(&kept.keys, key, length, &is_new);
-    return number ? GF_POOL_SLOT(kept.texts, number, kept.room) : NULL;
+    return GF_POOL_SLOT(kept.texts, number, kept.room);
 }
 
 static void print_frames(const struct gf_event *event)
@@ -115,7 +114,7 @@ static void print_frames(const struct gf_event *event)
     char **place = place_of(event);
     char *text = place && *place ? *place : frames_text(event);
 
-    fputs(text ? text : "", stdout);
+    fputs(text, stdout);
     if (place)
         *place = text;
     else

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/folded.h"
 
+#include "tools/common/cli.h"
+
 #include <stdlib.h>
 
 /* A line of output: the sum of the stalls with these properties. */
@@ -45,13 +47,11 @@ static void print_line(FILE *out, const struct gf_job *job, const struct line *l
     fprintf(out, ") %lu\n", line->us);
 }
 
-bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
+void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
 {
-    struct line *lines = calloc(job->stall_count + 1, sizeof(*lines));
+    struct line *lines = gf_cli_alloc(job->stall_count, sizeof(*lines));
     size_t count = 0;
 
-    if (!lines)
-        return false;
     for (size_t i = 0; i < job->stall_count; i++) {
         const struct gf_stall *stall = &job->stalls[i];
         lines[i] = (struct line){by == GF_BY_COUNT ? 0 : gf_tally_key(job, stall, by), stall->stack,
@@ -68,7 +68,6 @@ bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
         if (lines[i].us)
             print_line(out, job, &lines[i], by);
     free(lines);
-    return true;
 }
 
 #define LEAST_PART 1000
@@ -87,7 +86,7 @@ struct tree {
     const struct gf_job *job;
     struct node *nodes;       /* the first one is the root */
     struct gf_text_pool keys; /* caller and name; the number of a key is that of its node */
-    size_t count, room;
+    size_t count;
 };
 
 static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
@@ -96,17 +95,16 @@ static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
     bool is_new;
     const uint32_t number = gf_text_pool_add(&tree->keys, (const char *)key, sizeof(key), &is_new);
 
-    if (!is_new)
-        return number && number < tree->count ? number : NONE;
-    struct node *place = GF_JOB_PLACE(tree->nodes, tree->count, tree->room);
-    if (!place || number != tree->count)
-        return NONE;
-    *place = (struct node){.name = name, .child = NONE, .sibling = tree->nodes[parent].child};
-    tree->nodes[parent].child = (uint32_t)tree->count;
-    return (uint32_t)tree->count++;
+    if (is_new) {
+        const uint32_t sibling = tree->nodes[parent].child;
+        *GF_JOB_ADD(tree->nodes, tree->count) =
+            (struct node){.name = name, .child = NONE, .sibling = sibling};
+        tree->nodes[parent].child = number;
+    }
+    return number;
 }
 
-static bool add_stall(struct tree *tree, const struct gf_stall *stall)
+static void add_stall(struct tree *tree, const struct gf_stall *stall)
 {
     const struct gf_job_stack *stack = &tree->job->stacks[stall->stack];
     uint32_t at = 0;
@@ -115,11 +113,8 @@ static bool add_stall(struct tree *tree, const struct gf_stall *stall)
     for (uint32_t i = 0; i <= stack->count; i++) {
         at = child_of(tree, at,
                       i < stack->count ? tree->job->frames[stack->frame + i] : stall->cause);
-        if (at == NONE)
-            return false;
         tree->nodes[at].us += stall->us;
     }
-    return true;
 }
 
 static json_t *json_of(const struct tree *tree, uint32_t at)
@@ -138,15 +133,11 @@ static json_t *json_of(const struct tree *tree, uint32_t at)
 json_t *gf_stack_tree(const struct gf_job *job)
 {
     struct tree tree = {.job = job};
-    bool whole;
 
-    tree.nodes = gf_job_grown(NULL, sizeof(*tree.nodes), 0, &tree.room);
-    whole = tree.nodes != NULL;
-    if (whole)
-        tree.nodes[tree.count++] = (struct node){.child = NONE, .sibling = NONE};
-    for (size_t i = 0; whole && i < job->stall_count; i++)
-        whole = add_stall(&tree, &job->stalls[i]);
-    json_t *json = whole ? json_of(&tree, 0) : NULL;
+    *GF_JOB_ADD(tree.nodes, tree.count) = (struct node){.child = NONE, .sibling = NONE};
+    for (size_t i = 0; i < job->stall_count; i++)
+        add_stall(&tree, &job->stalls[i]);
+    json_t *json = json_of(&tree, 0);
     free(tree.nodes);
     gf_text_pool_free(&tree.keys);
     return json;

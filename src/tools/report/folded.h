@@ -10,15 +10,14 @@
 /*
  * Prints the stalled microseconds of each stack in the folded format of flame graph tools and
  * speedscope: "main.py:9 in main;train.py:4 in load;free (purge) 16894". The outermost frame is the
- * first one. `by` is GF_BY_COUNT, or a property whose value becomes the first frame. Returns false
- * if memory is short.
+ * first one. `by` is GF_BY_COUNT, or a property whose value becomes the first frame.
  */
-bool gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by);
+void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by);
 
 /*
  * Returns the stalled time as a tree of frames {"name", "us", "children"}. The root is the sum of
  * all stalls, and its children are the outermost frames. The child of an innermost frame is the
  * cause. Frames with less than a thousandth of the time are omitted. The caller drops the
- * reference; NULL if memory is short.
+ * reference.
  */
 json_t *gf_stack_tree(const struct gf_job *job);

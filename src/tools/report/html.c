@@ -5,6 +5,7 @@
 #include "tools/answer/answer_json.h"
 #include "tools/answer/helps.h"
 #include "tools/answer/sentences.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 #include "tools/report/folded.h"
 #include "tools/report/timeline.h"
@@ -191,26 +192,18 @@ static json_t *page_of(const struct gf_answer *answer)
                              (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
                              gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
 
-    if (page && !gf_timeline_add(page, answer)) {
-        json_decref(page);
-        return NULL;
-    }
-    if (page) {
-        add_reports(page, answer->job);
-        json_object_set_new(page, "doctors", doctors_of(answer->job));
-    }
-    return page;
+    gf_timeline_add(page, answer);
+    add_reports(page, answer->job);
+    json_object_set_new(page, "doctors", doctors_of(answer->job));
+    return gf_cli_memory(page);
 }
 
-bool gf_html_write(FILE *out, const struct gf_answer *answer)
+void gf_html_write(FILE *out, const struct gf_answer *answer)
 {
     json_t *page = page_of(answer);
 
-    if (!page)
-        return false;
     fwrite(gf_page_head, 1, sizeof(gf_page_head), out);
-    const int failed = json_dump_callback(page, write_escaped, out, JSON_COMPACT);
+    json_dump_callback(page, write_escaped, out, JSON_COMPACT);
     fwrite(gf_page_tail, 1, sizeof(gf_page_tail), out);
     json_decref(page);
-    return !failed;
 }

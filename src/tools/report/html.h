@@ -8,6 +8,6 @@
 /*
  * Writes a self-contained page: the answer, a timeline, stalled time by line, durations of stalls,
  * copies, ranks, locality and settings. The timeline draws the longest stalls one by one, and the
- * sum of all stalls per interval. Returns false if memory is short.
+ * sum of all stalls per interval.
  */
-bool gf_html_write(FILE *out, const struct gf_answer *answer);
+void gf_html_write(FILE *out, const struct gf_answer *answer);

@@ -3,6 +3,7 @@
 
 #include "base/elf_view.h"
 #include "base/path.h"
+#include "tools/common/cli.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -192,9 +193,9 @@ static void print_step(struct trace *trace, const struct gf_step *step)
 
 static void print_steps(struct trace *trace, const struct gf_steps *steps)
 {
-    bool *named = calloc(trace->job->process_count + 1, sizeof(*named));
+    bool *named = gf_cli_alloc(trace->job->process_count, sizeof(*named));
 
-    for (size_t i = 0; named && i < steps->count; i++) {
+    for (size_t i = 0; i < steps->count; i++) {
         const uint32_t process = steps->list[i].process;
         if (!named[process])
             print_name(trace, "thread_name", trace->pids[process], STEP_ROW + process, "steps");
@@ -241,9 +242,9 @@ struct ending {
 static void print_activities(struct trace *trace)
 {
     const struct gf_job *job = trace->job;
-    struct ending *endings = calloc(job->process_count + 1, sizeof(*endings));
+    struct ending *endings = gf_cli_alloc(job->process_count, sizeof(*endings));
 
-    for (size_t i = 0; endings && i < job->activity_count; i++) {
+    for (size_t i = 0; i < job->activity_count; i++) {
         const struct gf_activity *activity = &job->activity[i];
         struct ending *ending = &endings[activity->process];
         double all = 0;
@@ -254,7 +255,7 @@ static void print_activities(struct trace *trace)
             ending->last = activity;
         ending->gpu_s += all;
     }
-    for (size_t i = 0; endings && i < job->process_count; i++)
+    for (size_t i = 0; i < job->process_count; i++)
         if (endings[i].last)
             print_counters(trace, endings[i].last, endings[i].last->to, endings[i].gpu_s);
     free(endings);
@@ -276,13 +277,13 @@ static void print_note(struct trace *trace, const struct gf_note *note)
  * Chooses the pids in the trace. The pids of the first host stay as they are, because PyTorch's
  * trace contains the same pids.
  */
-static bool number_processes(struct trace *trace)
+static void number_processes(struct trace *trace)
 {
     const struct gf_job *job = trace->job;
     uint32_t first = 0;
 
-    trace->pids = calloc(job->process_count + 1, sizeof(*trace->pids));
-    for (size_t i = 0; trace->pids && i < job->process_count; i++) {
+    trace->pids = gf_cli_alloc(job->process_count, sizeof(*trace->pids));
+    for (size_t i = 0; i < job->process_count; i++) {
         const uint32_t host = job->processes[i].host;
         if (!first)
             first = host;
@@ -290,7 +291,6 @@ static bool number_processes(struct trace *trace)
         if (host && host != first && trace->pids[i] < OTHER_HOST && trace->pids[i] >= 0)
             trace->pids[i] += (int64_t)host * OTHER_HOST;
     }
-    return trace->pids;
 }
 
 static void print_events(struct trace *trace)
@@ -343,7 +343,7 @@ static void print_alone(struct trace *trace)
     fputs("\n]}\n", trace->out);
 }
 
-bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
+void gf_perfetto_write(FILE *out, const struct gf_answer *answer,
                        const struct gf_torch_trace *torch)
 {
     struct trace trace = {.out = out,
@@ -352,12 +352,10 @@ bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
                           .base_ns = torch ? torch->base_ns
                                            : ns_of(answer->from) / 1000000000 * 1000000000};
 
-    if (!number_processes(&trace))
-        return false;
+    number_processes(&trace);
     if (torch)
         print_merged(&trace, torch);
     else
         print_alone(&trace);
     free(trace.pids);
-    return true;
 }

@@ -32,5 +32,5 @@ void gf_torch_trace_close(struct gf_torch_trace *trace);
  * other events as instants. If `torch` is not NULL, the file also contains the events of PyTorch's
  * trace, on the same clock (CLOCK_REALTIME).
  */
-bool gf_perfetto_write(FILE *out, const struct gf_answer *answer,
+void gf_perfetto_write(FILE *out, const struct gf_answer *answer,
                        const struct gf_torch_trace *torch);

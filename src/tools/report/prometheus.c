@@ -2,6 +2,7 @@
 #include "tools/report/prometheus.h"
 
 #include "abi/formats.h"
+#include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 #include "tools/job/sums.h"
 
@@ -72,28 +73,26 @@ static int by_cause(const void *a, const void *b)
     return gf_order(one->process, other->process) ?: gf_order(one->cause, other->cause);
 }
 
-static bool find_owners(struct metrics *metrics)
+static void find_owners(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
     const size_t count = job->process_count;
     struct gf_text_pool labels = {0};
-    uint32_t *first = calloc(count + 2, sizeof(*first)); /* by the number of the labels */
+    uint32_t *first = gf_cli_alloc(count + 2, sizeof(*first)); /* by the number of the labels */
     bool is_new;
 
-    metrics->owners = calloc(count + 1, sizeof(*metrics->owners));
-    metrics->reports = calloc(count + 1, sizeof(*metrics->reports));
-    metrics->logged = calloc(count + 1, sizeof(*metrics->logged));
-    metrics->delays = calloc(count + 1, sizeof(*metrics->delays));
-    const bool whole =
-        first && metrics->owners && metrics->reports && metrics->logged && metrics->delays;
-    for (uint32_t i = 0; whole && i < count; i++) {
+    metrics->owners = gf_cli_alloc(count, sizeof(*metrics->owners));
+    metrics->reports = gf_cli_alloc(count, sizeof(*metrics->reports));
+    metrics->logged = gf_cli_alloc(count, sizeof(*metrics->logged));
+    metrics->delays = gf_cli_alloc(count, sizeof(*metrics->delays));
+    for (uint32_t i = 0; i < count; i++) {
         const struct gf_job_process *process = &job->processes[i];
         /* A rank below 0 is no rank. */
         const int64_t key[] = {process->pid, gf_max(process->rank, (int64_t)-1), process->host};
         const uint32_t number = gf_text_pool_add(&labels, (const char *)key, sizeof(key), &is_new);
         if (is_new)
             first[number] = i;
-        const uint32_t owner = metrics->owners[i] = number ? first[number] : i;
+        const uint32_t owner = metrics->owners[i] = first[number];
         metrics->delays[owner] += (double)process->delay_ms / 1000;
         metrics->logged[owner] |= process->logged;
         if (process->report && !metrics->reports[owner])
@@ -101,7 +100,6 @@ static bool find_owners(struct metrics *metrics)
     }
     gf_text_pool_free(&labels);
     free(first);
-    return whole;
 }
 
 /* Whether the process has a report, and no earlier process with the same labels has one. */
@@ -136,10 +134,8 @@ static void add_named(struct named *named, const char *name, double value)
     char text[64 + 24];
     const uint32_t number =
         gf_text_pool_put(&named->names, gf_report_plain(name, text, sizeof(text)));
-    double *sum = GF_POOL_SLOT(named->values, number, named->room);
 
-    if (sum)
-        *sum += value;
+    *GF_POOL_SLOT(named->values, number, named->room) += value;
 }
 
 static void free_named(struct named *named)
@@ -161,14 +157,12 @@ static void print_named(const struct metrics *metrics, enum gf_metric metric, si
     free_named(named);
 }
 
-static bool sum_stalls(struct metrics *metrics)
+static void sum_stalls(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
     size_t kept = 0;
 
-    metrics->sums = calloc(job->stall_count + 1, sizeof(*metrics->sums));
-    if (!metrics->sums)
-        return false;
+    metrics->sums = gf_cli_alloc(job->stall_count, sizeof(*metrics->sums));
     for (size_t i = 0; i < job->stall_count; i++)
         metrics->sums[i] = (struct sum){metrics->owners[job->stalls[i].process],
                                         job->stalls[i].cause, 1, job->stalls[i].us};
@@ -182,7 +176,6 @@ static bool sum_stalls(struct metrics *metrics)
         }
     }
     metrics->count = kept;
-    return true;
 }
 
 /* Whether the stalls of a process are known only from its report, because it has no log. */
@@ -371,17 +364,16 @@ static void print_metrics(const struct metrics *metrics)
     print_each(metrics, gf_metric_ended, print_ended);
 }
 
-bool gf_prometheus_write(FILE *out, const struct gf_answer *answer)
+void gf_prometheus_write(FILE *out, const struct gf_answer *answer)
 {
     struct metrics metrics = {.out = out, .job = answer->job};
 
-    const bool whole = find_owners(&metrics) && sum_stalls(&metrics);
-    if (whole)
-        print_metrics(&metrics);
+    find_owners(&metrics);
+    sum_stalls(&metrics);
+    print_metrics(&metrics);
     free(metrics.sums);
     free(metrics.owners);
     free(metrics.reports);
     free(metrics.logged);
     free(metrics.delays);
-    return whole;
 }

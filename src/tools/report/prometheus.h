@@ -7,7 +7,6 @@
 
 /*
  * Writes metrics of each process in Prometheus's text format, for node_exporter's textfile
- * collector. Names contain the unit; lines have labels, but no timestamps. Returns false if memory
- * is short.
+ * collector. Names contain the unit; lines have labels, but no timestamps.
  */
-bool gf_prometheus_write(FILE *out, const struct gf_answer *answer);
+void gf_prometheus_write(FILE *out, const struct gf_answer *answer);

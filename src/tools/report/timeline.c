@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/timeline.h"
 
+#include "tools/common/cli.h"
+
 #include <stdlib.h>
 
 /*
@@ -64,24 +66,18 @@ static int by_rank(const void *a, const void *b, void *job)
     return gf_order(one->number, other->number);
 }
 
-static bool begin_work(struct work *work, const struct gf_job *job)
+static void begin_work(struct work *work, const struct gf_job *job)
 {
-    bool whole;
-
     work->job = job;
-    work->threads = calloc(job->thread_count + 1, sizeof(*work->threads));
-    work->processes = calloc(job->process_count + 1, sizeof(*work->processes));
-    work->order = calloc(job->process_count + 1, sizeof(*work->order));
-    whole = work->threads && work->processes && work->order;
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++) {
-        work->has[kind] = calloc(job->process_count + 1, sizeof(bool));
-        whole = whole && work->has[kind];
-    }
-    for (size_t i = 0; whole && i < job->thread_count; i++)
+    work->threads = gf_cli_alloc(job->thread_count, sizeof(*work->threads));
+    work->processes = gf_cli_alloc(job->process_count, sizeof(*work->processes));
+    work->order = gf_cli_alloc(job->process_count, sizeof(*work->order));
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+        work->has[kind] = gf_cli_alloc(job->process_count, sizeof(bool));
+    for (size_t i = 0; i < job->thread_count; i++)
         work->threads[i].number = (uint32_t)i;
-    for (size_t i = 0; whole && i < job->process_count; i++)
+    for (size_t i = 0; i < job->process_count; i++)
         work->processes[i].number = work->order[i].number = (uint32_t)i;
-    return whole;
 }
 
 static void free_work(struct work *work)
@@ -152,9 +148,7 @@ static void make_list(struct work *work, struct gf_lanes *lanes)
     for (size_t i = processes; i < job->process_count; i++)
         for (int kind = 0; kind < GF_LANE_THREAD; kind++)
             work->has[kind][work->processes[i].number] = false;
-    if (job->process_count)
-        qsort_r(work->order, job->process_count, sizeof(*work->order), by_rank,
-                (void *)(uintptr_t)job);
+    qsort_r(work->order, job->process_count, sizeof(*work->order), by_rank, (void *)(uintptr_t)job);
     for (size_t i = 0; i < job->process_count; i++) {
         const uint32_t process = work->order[i].number;
         for (int kind = 0; kind < GF_LANE_THREAD; kind++)
@@ -166,50 +160,36 @@ static void make_list(struct work *work, struct gf_lanes *lanes)
     }
 }
 
-/* Returns a list of -1; NULL if memory is short. */
+/* Returns a list of -1. */
 static int *no_numbers(size_t count)
 {
-    int *list = malloc((count + 1) * sizeof(*list));
+    int *list = gf_cli_alloc(count, sizeof(*list));
 
-    for (size_t i = 0; list && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         list[i] = -1;
     return list;
 }
 
 /*
  * Chooses the threads with the most time in stalls and long copies, and the processes whose GPUs
- * had nothing to do for the longest time. Returns false if memory is short.
+ * had nothing to do for the longest time.
  */
-static bool gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
+static void gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
 {
     const struct gf_job *job = answer->job;
-    struct work work = {0};
-    bool whole = begin_work(&work, job);
+    struct work work;
 
     *ret = (struct gf_lanes){
-        .list = calloc(GF_LANES_THREADS + GF_LANE_THREAD * GF_LANES_PROCESSES, sizeof(*ret->list)),
+        .list = gf_cli_alloc(GF_LANES_THREADS + GF_LANE_THREAD * GF_LANES_PROCESSES,
+                             sizeof(*ret->list)),
         .of_thread = no_numbers(job->thread_count),
     };
-    whole = whole && ret->list && ret->of_thread;
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++) {
-        ret->of_process[kind] = no_numbers(job->process_count);
-        whole = whole && ret->of_process[kind];
-    }
-    if (whole) {
-        add_up(&work);
-        make_list(&work, ret);
-    }
-    free_work(&work);
-    return whole;
-}
-
-static void gf_lanes_free(struct gf_lanes *lanes)
-{
-    free(lanes->list);
-    free(lanes->of_thread);
     for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-        free(lanes->of_process[kind]);
-    *lanes = (struct gf_lanes){0};
+        ret->of_process[kind] = no_numbers(job->process_count);
+    begin_work(&work, job);
+    add_up(&work);
+    make_list(&work, ret);
+    free_work(&work);
 }
 
 /* Writes the name of a lane, such as "rank 3: copies" or "python3 1234, rank 3". */
@@ -248,12 +228,9 @@ static int text_of(struct texts *texts, uint32_t text, const char *empty)
     return texts->number[text];
 }
 
-static bool begin_texts(struct texts *texts, const struct gf_job *job)
+static struct texts begin_texts(const struct gf_job *job)
 {
-    texts->job = job;
-    texts->list = json_array();
-    texts->number = no_numbers(job->texts.count + 1);
-    return texts->number;
+    return (struct texts){job, json_array(), no_numbers(job->texts.count + 1)};
 }
 
 static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *stall, int lane,
@@ -268,20 +245,17 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
                      stall->step == GF_NO_STEP ? json_null() : json_integer(stall->step));
 }
 
-static bool add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
+static void add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct candidate *const list = calloc(job->stall_count + 1, sizeof(*list));
-    struct texts causes, texts;
-    const bool has_causes = begin_texts(&causes, job), has_texts = begin_texts(&texts, job);
-    const bool whole = has_causes && has_texts && list;
+    struct candidate *const list = gf_cli_alloc(job->stall_count, sizeof(*list));
+    struct texts causes = begin_texts(job), texts = begin_texts(job);
     json_t *events = json_array();
 
-    for (size_t i = 0; list && i < job->stall_count; i++)
+    for (size_t i = 0; i < job->stall_count; i++)
         list[i] = (struct candidate){(uint32_t)i, job->stalls[i].us};
-    if (list)
-        qsort(list, job->stall_count, sizeof(*list), by_time);
-    for (size_t i = 0; whole && i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
+    qsort(list, job->stall_count, sizeof(*list), by_time);
+    for (size_t i = 0; i < job->stall_count && i < GF_TIMELINE_EVENTS; i++) {
         const struct gf_stall *stall = &job->stalls[list[i].number];
         json_array_append_new(events,
                               event_of(answer, stall, lanes[stall->thread], &causes, &texts));
@@ -292,7 +266,6 @@ static bool add_events(json_t *page, const struct gf_answer *answer, const int *
     free(causes.number);
     free(texts.number);
     free(list);
-    return whole;
 }
 
 static int bin_of(const struct gf_answer *answer, double time)
@@ -368,30 +341,21 @@ static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *la
     return list;
 }
 
-/* Returns the number of intervals of each process. Returns NULL if memory is short. */
-static size_t *count_intervals(const struct gf_job *job)
-{
-    size_t *counts = calloc(job->process_count + 1, sizeof(*counts));
-
-    for (size_t i = 0; counts && i < job->activity_count; i++)
-        counts[job->activity[i].process]++;
-    return counts;
-}
-
-static bool add_lanes(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
+static void add_lanes(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    uint64_t(*bins)[GF_TIMELINE_BINS] = calloc(lanes->count + 1, sizeof(*bins));
-    size_t *counts = count_intervals(job);
-    const bool whole = bins && counts;
+    uint64_t(*bins)[GF_TIMELINE_BINS] = gf_cli_alloc(lanes->count, sizeof(*bins));
+    size_t *intervals = gf_cli_alloc(job->process_count, sizeof(*intervals));
     json_t *list = json_array();
 
-    for (size_t i = 0; whole && i < job->stall_count; i++) {
+    for (size_t i = 0; i < job->activity_count; i++)
+        intervals[job->activity[i].process]++;
+    for (size_t i = 0; i < job->stall_count; i++) {
         const int lane = lanes->of_thread[job->stalls[i].thread];
         if (lane >= 0)
             bins[lane][bin_of(answer, job->stalls[i].at)] += job->stalls[i].us;
     }
-    for (size_t i = 0; whole && i < lanes->count; i++) {
+    for (size_t i = 0; i < lanes->count; i++) {
         const struct gf_lane *lane = &lanes->list[i];
         char name[256];
         json_t *row = json_pack("{s:s,s:s}", "name", gf_lane_name(job, lane, name, sizeof(name)),
@@ -399,15 +363,14 @@ static bool add_lanes(json_t *page, const struct gf_answer *answer, const struct
         if (lane->kind == GF_LANE_THREAD)
             json_object_set_new(row, "bins", bins_of(bins[i]));
         else if (lane->kind != GF_LANE_STEPS)
-            json_object_set_new(row, "spans", spans_of(answer, lane, counts[lane->process]));
+            json_object_set_new(row, "spans", spans_of(answer, lane, intervals[lane->process]));
         json_array_append_new(list, row);
     }
     json_object_set_new(page, "lanes", list);
     json_object_set_new(page, "hidden", json_integer((json_int_t)lanes->hidden_threads));
     json_object_set_new(page, "hiddenProcesses", json_integer((json_int_t)lanes->hidden_processes));
     free(bins);
-    free(counts);
-    return whole;
+    free(intervals);
 }
 
 static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy *copy, int lane)
@@ -419,15 +382,12 @@ static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy
                      (json_int_t)job->threads[copy->thread].tid);
 }
 
-static bool add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
+static void add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct candidate *const sorted = calloc(job->copy_count + 1, sizeof(*sorted));
-    json_t *list;
+    struct candidate *const sorted = gf_cli_alloc(job->copy_count, sizeof(*sorted));
+    json_t *list = json_array();
 
-    if (!sorted)
-        return false;
-    list = json_array();
     for (size_t i = 0; i < job->copy_count; i++)
         sorted[i] = (struct candidate){(uint32_t)i, job->copies[i].us};
     qsort(sorted, job->copy_count, sizeof(*sorted), by_time);
@@ -438,7 +398,6 @@ static bool add_copies(json_t *page, const struct gf_answer *answer, const struc
     json_object_set_new(page, "copyEvents", list);
     json_object_set_new(page, "copyCount", json_integer((json_int_t)job->copy_count));
     free(sorted);
-    return true;
 }
 
 static void add_steps(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
@@ -474,16 +433,18 @@ static void add_lengths(json_t *page, const struct gf_job *job)
     json_object_set_new(page, "lengths", list);
 }
 
-bool gf_timeline_add(json_t *page, const struct gf_answer *answer)
+void gf_timeline_add(json_t *page, const struct gf_answer *answer)
 {
     struct gf_lanes lanes;
-    const bool whole = gf_lanes_make(answer, &lanes) && add_lanes(page, answer, &lanes) &&
-                       add_events(page, answer, lanes.of_thread) &&
-                       add_copies(page, answer, &lanes);
 
-    if (whole)
-        add_steps(page, answer, &lanes);
+    gf_lanes_make(answer, &lanes);
+    add_lanes(page, answer, &lanes);
+    add_events(page, answer, lanes.of_thread);
+    add_copies(page, answer, &lanes);
+    add_steps(page, answer, &lanes);
     add_lengths(page, answer->job);
-    gf_lanes_free(&lanes);
-    return whole;
+    free(lanes.list);
+    free(lanes.of_thread);
+    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
+        free(lanes.of_process[kind]);
 }

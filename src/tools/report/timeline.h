@@ -12,8 +12,7 @@
 #define GF_TIMELINE_SPANS 500   /* limit of the spans of a lane */
 
 /*
- * Adds these members to `page`. Times are seconds since the job's start. Returns false if memory is
- * short.
+ * Adds these members to `page`. Times are seconds since the job's start.
  * - lanes (timeline.c): name and kind. A thread's lane has bins: the stalled microseconds of intervals.
  *   A GPU's lane has spans: from, to, and the thousandths of each state. A lane of copies has spans:
  *   from, to, bytes to the GPU, bytes from it;
@@ -25,4 +24,4 @@
  * - causes, texts: the strings to which events refer by index;
  * - lengths, a histogram of stalls: lower bound in us, count, sum in us.
  */
-bool gf_timeline_add(json_t *page, const struct gf_answer *answer);
+void gf_timeline_add(json_t *page, const struct gf_answer *answer);

@@ -66,9 +66,9 @@ static void print_variables(const struct gf_env *env)
 
 static void print_plain(const char *label, const char *text)
 {
-    char *plain = strdup(text);
+    char *plain = gf_cli_memory(strdup(text));
 
-    printf("%-12s%s\n", label, plain ? gf_plain_text(plain) : "");
+    printf("%-12s%s\n", label, gf_plain_text(plain));
     free(plain);
 }
 
@@ -220,8 +220,6 @@ static void remove_preload(struct gf_env *env, const char *library)
     if (!present)
         return;
     char *joined = gf_ld_preload_join(library, present);
-    if (!joined)
-        return;
     const char *rest = joined + strlen(library);
     gf_env_set(env, "LD_PRELOAD", *rest == ':' ? rest + 1 : NULL);
     free(joined);

@@ -10,21 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void *check_memory(void *memory)
-{
-    if (!memory) {
-        fputs("gpufeed: out of memory\n", stderr);
-        exit(GF_EXIT_FAILED);
-    }
-    return memory;
-}
-
 void gf_env_copy(char *const *envp, struct gf_env *ret)
 {
     ret->count = 0;
     while (envp[ret->count])
         ret->count++;
-    ret->entries = check_memory(calloc(ret->count + 1, sizeof(char *)));
+    ret->entries = gf_cli_alloc(ret->count + 1, sizeof(char *));
     memcpy(ret->entries, envp, ret->count * sizeof(char *));
 }
 
@@ -50,8 +41,8 @@ void gf_env_set(struct gf_env *env, const char *name, const char *value)
             env->entries[kept++] = env->entries[i];
     if (value) {
         /* Two more entries: the new value and the final NULL. */
-        env->entries = check_memory(realloc(env->entries, (kept + 2) * sizeof(char *)));
-        char *entry = check_memory(malloc(length + strlen(value) + 2));
+        env->entries = gf_cli_memory(realloc(env->entries, (kept + 2) * sizeof(char *)));
+        char *entry = gf_cli_memory(malloc(length + strlen(value) + 2));
         memcpy(entry, name, length);
         entry[length] = '=';
         strcpy(entry + length + 1, value);

@@ -125,11 +125,11 @@ static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct
                      int policy, const struct gf_nodes *nodes)
 {
     struct gf_hint hint = {.pid = getpid(), .was = *was, .set = *set, .policy = policy};
-    char *entry = malloc(GF_HINT_MAX);
+    char *entry = gf_cli_memory(malloc(GF_HINT_MAX));
 
     if (policy != GF_MPOL_DEFAULT)
         hint.nodes = *nodes;
-    if (entry && gf_hint_format(&hint, entry, GF_HINT_MAX) > 0)
+    if (gf_hint_format(&hint, entry, GF_HINT_MAX) > 0)
         gf_env_set(env, GF_NAME_BOUND, entry + sizeof(GF_NAME_BOUND));
     free(entry);
 }

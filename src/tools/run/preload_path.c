@@ -84,10 +84,8 @@ char *gf_ld_preload_join(const char *library, const char *present)
 {
     static const char separators[] = " :"; /* the loader splits LD_PRELOAD at these */
     const char *rest = present ? present : "";
-    char *joined = malloc(strlen(library) + strlen(rest) + 2);
+    char *joined = gf_cli_memory(malloc(strlen(library) + strlen(rest) + 2));
 
-    if (!joined)
-        return NULL;
     strcpy(joined, library);
     while (*(rest += strspn(rest, separators))) {
         const size_t length = strcspn(rest, separators);

@@ -17,6 +17,6 @@ int gf_ld_preload_find(char *ret, size_t size);
 
 /*
  * Returns the library's path, followed by the entries of `present` (may be NULL) except other
- * copies of the library. The caller frees the result. Returns NULL if memory is short.
+ * copies of the library. The caller frees the result.
  */
 char *gf_ld_preload_join(const char *library, const char *present);
