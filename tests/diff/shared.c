@@ -10,6 +10,8 @@
  * the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking
  * stream whose first calls are made while a capture is open.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
+ * reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies behind
+ * work that ends after the copy's call, and then captures the copy's stream.
  * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
  * function looks at the destination of a copy from the device.
  */
@@ -152,6 +154,62 @@ static void holds(bool to_host)
         MUST(cu.cuStreamSynchronize(stream));
         WANT(memcmp(host, back, LARGE) == 0 && host[0] == i + 2 && host[LARGE - 1] == i + 2);
     }
+}
+
+/* reused */
+
+static CUstream another;
+
+static void on_slow_fault(int number, siginfo_t *info, void *unused)
+{
+    (void)number, (void)info, (void)unused;
+    sem_post(&faulted);
+    kit_sleep_us(200000);
+    mprotect(host, LARGE, PROT_READ | PROT_WRITE);
+}
+
+/* The copies use all slots of the ring, and so those whose DMAs have ended again. */
+static void copy_then_capture(void *unused)
+{
+    unsigned char *const from = kit_pageable(MIB);
+    CUgraph graph;
+    size_t nodes = 1;
+
+    (void)unused;
+    sem_wait(&faulted);
+    while (cu.cuStreamQuery(stream) != CUDA_SUCCESS)
+        ;
+    for (unsigned i = 0; i < 100; i++)
+        MUST(cu.cuMemcpyHtoDAsync_v2(device + LARGE / 2, from, MIB / 8, another));
+    MUST(cu.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    sem_wait(&returned);
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    MUST(cu.cuGraphGetNodes(graph, NULL, &nodes));
+    WANT(nodes == 0);
+}
+
+static void reused(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_slow_fault, .sa_flags = SA_SIGINFO};
+    uint32_t *const gate = kit_pinned(sizeof(*gate));
+
+    sem_init(&faulted, 0, 0);
+    sem_init(&returned, 0, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    another = kit_stream();
+    kit_hold(another, gate);
+    memset(host, 9, 2 * MIB);
+    mprotect(host + MIB, 4096, PROT_NONE);
+    kit_thread(context, copy_then_capture, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, 2 * MIB, stream));
+    sem_post(&returned);
+    kit_release(gate);
+    kit_join();
+    MUST(cu.cuCtxSynchronize());
+    memset(host, 0, 2 * MIB);
+    MUST(cu.cuMemcpyDtoH_v2(host, device, 2 * MIB));
+    for (size_t at = 0; at < 2 * MIB; at += 4096)
+        WANT(host[at] == 9);
 }
 
 /* early */
@@ -402,6 +460,8 @@ int main(int argc, char **argv)
         holds(false);
     else if (strcmp(argv[1], "holds-back") == 0)
         holds(true);
+    else if (strcmp(argv[1], "reused") == 0)
+        reused();
     else if (strncmp(argv[1], "early", 5) == 0 && argc >= 4)
         early(strtoul(argv[2], NULL, 10), argv[3], argc == 5 ? argv[4] : "");
     else if (strcmp(argv[1], "queue") == 0)

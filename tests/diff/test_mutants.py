@@ -220,6 +220,7 @@ MUTANTS = {
     "moves_small_copies": held("fault-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
     "blocks_the_ring": held("fault-pair-small-after", GPUFEED_STAGE_RING=64 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
+    "awaits_other_copies": shared("reused", KIT_ALARM=5),
     "awaits_the_rest": held("window-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
     "registers_beside_calls": often("held", "registers-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20, GPUFEED_STAGE_RING=128 << 20),
     "creates_in_copies": often("held", "creates-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20, GPUFEED_STAGE_RING=16 << 20),

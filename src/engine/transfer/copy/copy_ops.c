@@ -101,17 +101,27 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
     return reason;
 }
 
+/* The context is entered so that the ring stays. */
+static CUresult await_use(const struct gf_slot_use *use)
+{
+    struct gf_context *const context = gf_context_enter();
+    const CUresult result = context ? gf_slot_await_use(use) : CUDA_SUCCESS;
+
+    if (context)
+        gf_context_leave(context);
+    return result;
+}
+
 /*
- * Waits for the event, or for the stream if there is no event. The program's own copy may run beside
+ * Waits for the DMA, or for the stream if `dma` is NULL. The program's own copy may run beside
  * another thread's capture, but in the thread's usual capture mode this wait would fail, and would
  * invalidate that capture.
  */
-static CUresult await(CUevent event, CUstream stream)
+static CUresult await(const struct gf_slot_use *dma, CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = event ? gf_setup.cuda->cuEventSynchronize(event)
-                                  : gf_setup.cuda->cuStreamSynchronize(stream);
+    const CUresult result = dma ? await_use(dma) : gf_setup.cuda->cuStreamSynchronize(stream);
     if (is_relaxed)
         gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     return result;
@@ -177,7 +187,7 @@ static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction dir
         gf_issue_leave();
         return result;
     }
-    CUresult result = staged->last ? await(staged->last, NULL) : CUDA_SUCCESS;
+    CUresult result = staged->last.slot ? await(&staged->last, NULL) : CUDA_SUCCESS;
     if (!result)
         result = copy_rest_on(on, &rest, direction);
     return result ? result : await(NULL, on);

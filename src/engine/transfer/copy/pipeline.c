@@ -348,15 +348,16 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
  * they wait for earlier work of the legacy stream, for which the copy has not waited. The ring's
  * stream must not wait for them, because other copies use it, too.
  */
-CUevent gf_pipeline_pause(const struct gf_pipeline *pipeline, const struct gf_copy_call *call,
-                          uint64_t chunks)
+struct gf_slot_use gf_pipeline_pause(const struct gf_pipeline *pipeline,
+                                     const struct gf_copy_call *call, uint64_t chunks)
 {
+    struct gf_slot *const slot = pipeline->slot[gf_pipeline_slot(pipeline, chunks - 1)];
     bool broken = false;
 
     if (gf_never_waits(call, pipeline->to_host) && !is_on_ring(pipeline))
-        return pipeline->slot[gf_pipeline_slot(pipeline, chunks - 1)]->event;
+        return (struct gf_slot_use){slot, gf_load_relaxed(&slot->uses)};
     gf_pipeline_await(pipeline, chunks, &broken);
-    return NULL;
+    return (struct gf_slot_use){0};
 }
 
 /* Called before the DMAs move to the ring's stream. The hold may end meanwhile. */
@@ -365,9 +366,9 @@ static bool await_issued(struct gf_pipeline *pipeline, uint64_t chunk, struct gf
     bool broken = false;
 
     gf_hold_issue_end(issuing);
-    const bool ret = chunk ? gf_pipeline_await(pipeline, chunk, &broken)
-                           : !pipeline->last ||
-                                 gf_setup.cuda->cuEventSynchronize(pipeline->last) == CUDA_SUCCESS;
+    const bool ret =
+        chunk ? gf_pipeline_await(pipeline, chunk, &broken)
+              : !pipeline->last.slot || gf_slot_await_use(&pipeline->last) == CUDA_SUCCESS;
     gf_hold_issue_begin(pipeline->hold, issuing);
     return ret;
 }

@@ -22,11 +22,11 @@ struct gf_stage_request {
     const struct gf_copy_call *call;
     struct gf_context *context; /* the context that the copy has entered */
     struct gf_ring *ring;
-    unsigned captures;    /* as in struct gf_admission */
-    unsigned readahead;   /* the result of gf_readahead_begin */
-    struct gf_hold *hold; /* the copy's hold of its stream; staged_copy.c begins it */
-    bool goes_on;         /* bytes before these were staged */
-    CUevent last;         /* as in struct gf_stage_result */
+    unsigned captures;       /* as in struct gf_admission */
+    unsigned readahead;      /* the result of gf_readahead_begin */
+    struct gf_hold *hold;    /* the copy's hold of its stream; staged_copy.c begins it */
+    bool goes_on;            /* bytes before these were staged */
+    struct gf_slot_use last; /* as in struct gf_stage_result */
 };
 
 /* The result of a staged copy. */
@@ -56,7 +56,7 @@ struct gf_stage_result {
      * aside: the ring's, if the driver may copy the rest on it after a wait for `last`, else NULL.
      */
     CUstream rest, aside;
-    CUevent last; /* the event of the copy's last DMA; NULL: all have ended */
+    struct gf_slot_use last; /* the copy's last DMA; slot is NULL if all have ended */
 };
 
 /*
@@ -79,8 +79,8 @@ struct gf_pipeline {
     bool has_moved;  /* the DMAs moved to the ring's stream, behind earlier ones */
     unsigned captures;
     const struct gf_hold *hold;
-    bool goes_on; /* as in struct gf_stage_request */
-    CUevent last; /* as in struct gf_stage_request */
+    bool goes_on;            /* as in struct gf_stage_request */
+    struct gf_slot_use last; /* as in struct gf_stage_request */
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
@@ -182,8 +182,8 @@ bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool
  * Called if the copy may go on elsewhere, after this many chunks of this pipeline, at least one.
  * Waits for their DMAs, unless the call must not wait. Returns the value for gf_stage_result.last.
  */
-CUevent gf_pipeline_pause(const struct gf_pipeline *pipeline, const struct gf_copy_call *call,
-                          uint64_t chunks);
+struct gf_slot_use gf_pipeline_pause(const struct gf_pipeline *pipeline,
+                                     const struct gf_copy_call *call, uint64_t chunks);
 
 /*
  * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else
