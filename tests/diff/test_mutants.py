@@ -214,7 +214,7 @@ MUTANTS = {
     "cuts_beside_others": held("beside", SIM_DELAY=SLOW_CALLS),
     "looks_before_it_holds": held("into", SIM_DELAY=SLOW_CALLS),
     "overtakes_legacy": held("after-legacy-back", SIM_DELAY=SLOW_CAPTURES),
-    "resumes_ahead": held("fault-after-legacy", GPUFEED_STAGE_RING=32 << 20),
+    "resumes_ahead": often("held", "fault-after-legacy", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=32 << 20),
     "resumes_small_ahead": often("held", "fault-capture-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=32 << 20),
     "captures_the_rest": held("fault-capture"),
     "moves_small_copies": held("fault-small-after", GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
