@@ -16,7 +16,7 @@ struct gf_submit_table gf_submissions;
 
 __thread struct gf_thread gf_thread;
 struct gf_counter_set *_Atomic gf_counters;
-static struct gf_counter_set only_set; /* used if no sets can be mapped */
+static struct gf_counter_set only_set; /* the first shared set, if no sets can be mapped */
 _Atomic uint64_t gf_counter_owners[GF_COUNTER_OWN];
 
 static const char *const names[gf_hook_count] = {
@@ -24,6 +24,12 @@ static const char *const names[gf_hook_count] = {
 #define GF_LIBC(symbol) #symbol,
 #include "abi/hooks.def"
 };
+
+/* The table whose first shared set is the only set. No thread has a set of its own then. */
+static struct gf_counter_set *only_table(void)
+{
+    return (struct gf_counter_set *)((uintptr_t)&only_set - GF_COUNTER_OWN * sizeof(only_set));
+}
 
 static void map_sets(void)
 {
@@ -34,14 +40,14 @@ static void map_sets(void)
         return;
     void *mapped = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
-    struct gf_counter_set *sets = mapped == MAP_FAILED ? &only_set : mapped;
-    if (!gf_cas_acq_rel(&gf_counters, &none, sets) && sets != &only_set)
+    struct gf_counter_set *sets = mapped == MAP_FAILED ? only_table() : mapped;
+    if (!gf_cas_acq_rel(&gf_counters, &none, sets) && mapped != MAP_FAILED)
         syscall(SYS_munmap, mapped, bytes); /* another thread has mapped them */
 }
 
 static bool has_one_set(void)
 {
-    return gf_load_relaxed(&gf_counters) == &only_set;
+    return gf_load_relaxed(&gf_counters) == only_table();
 }
 
 static pid_t process_of(uint64_t owner)
@@ -89,12 +95,12 @@ unsigned gf_counters_join(void)
     gf_keep_errno();
 
     map_sets();
-    unsigned ret = 1;
-    if (!has_one_set() && !gf_thread_is_own())
-        ret = GF_COUNTER_OWN + 1;
-    else
-        gf_thread.counters = ret =
-            has_one_set() ? 1 : find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
+    unsigned ret = GF_COUNTER_OWN + 1;
+    if (gf_thread_is_own()) {
+        if (!has_one_set())
+            ret = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
+        gf_thread.counters = ret;
+    }
     return ret;
 }
 
@@ -147,11 +153,14 @@ static void add_counter(struct gf_counter *counter, struct gf_hook_counts *ret)
 void gf_counters_each(gf_hook_counts_fn *fn, void *closure)
 {
     struct gf_counter_set *const sets = gf_load_acquire(&gf_counters);
-    const unsigned count = !sets ? 0 : has_one_set() ? 1 : GF_COUNTER_SETS;
+    const unsigned first = has_one_set() ? GF_COUNTER_OWN : 0, end = !sets ? 0
+                                                                     : has_one_set()
+                                                                         ? first + 1
+                                                                         : GF_COUNTER_SETS;
 
     for (unsigned i = 0; i < gf_hook_count; i++) {
         struct gf_hook_counts counts = {.name = names[i]};
-        for (unsigned set = 0; set < count; set++)
+        for (unsigned set = first; set < end; set++)
             add_counter(&sets[set].of[i], &counts);
         if (!fn(closure, &counts))
             return;

@@ -94,8 +94,7 @@ struct gf_counter_set {
 
 /*
  * The sets, mapped when the first thread joins. Not in .bss, because RLIMIT_DATA and mlockall count
- * that in every process. If they cannot be mapped, all threads use one set as their own, and some
- * counts are lost.
+ * that in every process. If they cannot be mapped, all threads share one set.
  */
 extern struct gf_counter_set *_Atomic gf_counters;
 
