@@ -411,6 +411,31 @@ static void a_copy_beside_a_call_holds_nothing(void **state)
     own_index = OWN;
 }
 
+static bool others_beside(unsigned own, uintptr_t other, uintptr_t shared)
+{
+    own_index = own;
+    gf_store_relaxed(&table.submitters[OWN].stream, own == OWN ? (uintptr_t)BLOCKING : 0);
+    gf_store_relaxed(&table.submitters[OTHER].stream, other);
+    gf_store_relaxed(&table.submitters[GF_SUBMITTERS_OWN].stream, shared);
+    const bool ret = gf_hold_others_submit();
+    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
+        gf_store_relaxed(&table.submitters[i].stream, 0);
+    own_index = OWN;
+    return ret;
+}
+
+/* A thread without a record of its own is in the sum of a shared one. */
+static void calls_of_others_on_any_stream(void **state)
+{
+    (void)state;
+    assert_false(others_beside(OWN, 0, 0));
+    assert_true(others_beside(OWN, (uintptr_t)NON_BLOCKING, 0));
+    assert_true(others_beside(OWN, 0, GF_SUBMIT_SOME));
+    assert_false(others_beside(GF_SUBMITTERS, 0, GF_SUBMIT_SOME));
+    assert_true(others_beside(GF_SUBMITTERS, (uintptr_t)NON_BLOCKING, GF_SUBMIT_SOME));
+    assert_true(others_beside(GF_SUBMITTERS, 0, 2 * GF_SUBMIT_SOME));
+}
+
 static void members_of_a_batch(void **state)
 {
     (void)state;
@@ -475,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_copy_beside_a_call_holds_nothing),
         cmocka_unit_test(a_call_that_does_not_wait_ends_a_hold_that_issues),
         cmocka_unit_test(a_copy_from_a_file_is_awaited_longer),
+        cmocka_unit_test(calls_of_others_on_any_stream),
         cmocka_unit_test(members_of_a_batch),
         cmocka_unit_test(members_of_a_batch_that_lost_its_hold),
         cmocka_unit_test(too_many),

@@ -198,12 +198,15 @@ static bool others_are_inside(CUstream stream, CUcontext context, bool blocking)
 
 bool gf_hold_others_submit(void)
 {
-    const unsigned own = records() ? gf_setup.submitter() : GF_SUBMITTERS;
+    const unsigned own = records() ? gf_setup.submitter() : 0;
+    uintptr_t calls = 0; /* that of the caller is in the sum of a record that it shares */
 
-    for (unsigned i = 0; own < GF_SUBMITTERS && i < GF_SUBMITTERS; i++)
-        if (i != own && gf_load_acquire(&records()->submitters[i].stream))
-            return true;
-    return false;
+    for (unsigned i = 0; records() && i < GF_SUBMITTERS; i++) {
+        const uintptr_t there = gf_load_acquire(&records()->submitters[i].stream);
+        if (i != own)
+            calls += i < GF_SUBMITTERS_OWN ? there != 0 : there / GF_SUBMIT_SOME;
+    }
+    return calls > (own == GF_SUBMITTERS);
 }
 
 /* Holds. */

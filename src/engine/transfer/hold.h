@@ -39,7 +39,10 @@ void gf_hold_start(void);
  * call met a hold of it. Copies on such a stream should not hold it.
  */
 bool gf_hold_is_shared(CUstream stream, CUcontext context);
-/* Whether another thread is inside a call that puts something on any stream. */
+/*
+ * Whether another thread is inside a call that puts something on any stream. One such thread is not
+ * noticed by a caller that shares its record and is inside no such call itself.
+ */
 bool gf_hold_others_submit(void);
 /* Remembers that several threads use the stream at the same time. */
 void gf_hold_note_shared(CUstream stream, CUcontext context);
