@@ -48,8 +48,8 @@ bool gf_hold_others_submit(void);
 void gf_hold_note_shared(CUstream stream, CUcontext context);
 
 /*
- * Publishes the context of the copy that the calling thread is inside; NULL after the copy. So
- * copies in other contexts know that this copy does not concern them.
+ * Publishes the context of the copy that the calling thread is inside, until the hook leaves its call.
+ * So copies in other contexts know that this copy does not concern them.
  */
 void gf_hold_publish(CUcontext context);
 

@@ -167,10 +167,13 @@ static inline uintptr_t gf_submissions_enter(unsigned set, uintptr_t stream)
 static inline void gf_submissions_leave(unsigned set, uintptr_t outer)
 {
     _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
-    if (gf_likely(set <= GF_SUBMITTERS_OWN))
-        gf_store_release(own, outer);
-    else
+    if (gf_unlikely(set > GF_SUBMITTERS_OWN)) {
         gf_sub_seq_cst(own, GF_SUBMIT_SOME);
+        return;
+    }
+    if (gf_unlikely(outer != 0)) /* the inner call's copy may have published its context */
+        gf_store_relaxed(&gf_submissions.submitters[set - 1].context, 0);
+    gf_store_release(own, outer);
 }
 
 /* Whether a copy holds a stream. */
