@@ -108,6 +108,11 @@ struct gf_transfer_ops {
     bool (*host_alloc)(void **pp, size_t bytes, unsigned flags, CUresult *ret_result);
     bool (*host_free)(void *p, CUresult *ret_result);
     /*
+     * Called on a thread that is inside the engine, after the driver has allocated for a signal
+     * handler or a tool's callback. Takes no lock.
+     */
+    void (*host_alloc_inside)(void);
+    /*
      * For memory that host_alloc returned, the program gets the same result as for memory that the
      * driver allocated.
      */

@@ -6,6 +6,7 @@
 #include "kit.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -230,13 +231,44 @@ static void attributes(CUcontext context)
         }
 }
 
+static unsigned char *faulty, *block_of_handler;
+
+static void on_fault(int number)
+{
+    (void)number;
+    block_of_handler = kit_pinned(4096);
+    mprotect(faulty, 4096, PROT_READ | PROT_WRITE);
+}
+
+/*
+ * The handler of SIGSEGV, in a copy, allocates a block beside one that the program has. When it is
+ * freed, the other block stays.
+ */
+static void handler(CUcontext context)
+{
+    (void)context;
+    const CUdeviceptr device = kit_device(16 * MIB);
+    unsigned char *const from = kit_pageable(16 * MIB), *const block = kit_pinned(8192);
+
+    for (unsigned i = 0; i < 4; i++) /* from now on, the copies are staged */
+        MUST(cu.cuMemcpyHtoD_v2(device, from, 16 * MIB));
+    faulty = from + 8 * MIB;
+    signal(SIGSEGV, on_fault);
+    mprotect(faulty, 4096, PROT_NONE);
+    MUST(cu.cuMemcpyHtoD_v2(device, from, 16 * MIB));
+    MUST(cu.cuMemFreeHost(block_of_handler));
+    printf("seen %d\n", is_seen_by_child(block));
+    MUST(cu.cuMemFreeHost(block));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(CUcontext context);
-    } programs[] = {{"zero", zero},     {"inherited", inherited},   {"hidden", hidden},
-                    {"beside", beside}, {"attributes", attributes}, {"forks", forks}};
+    } programs[] = {{"zero", zero},      {"inherited", inherited},   {"hidden", hidden},
+                    {"beside", beside},  {"attributes", attributes}, {"forks", forks},
+                    {"handler", handler}};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
         if (argc == 2 && strcmp(argv[1], programs[i].name) == 0) {
             const CUcontext context = kit_start();

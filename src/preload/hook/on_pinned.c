@@ -18,6 +18,14 @@
         served_;                                                                                   \
     })
 
+static CUresult note_alloc(CUresult result)
+{
+    const struct gf_engine *engine = gf_thread.inside ? gf_engine() : NULL;
+    if (engine && engine->transfer && result == CUDA_SUCCESS)
+        engine->transfer->host_alloc_inside();
+    return result;
+}
+
 CUresult gf_on_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     CUresult result;
@@ -27,7 +35,7 @@ CUresult gf_on_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     return GF_TIMED(gf_timed_driver_pin, "cuMemHostAlloc", bytesize, pp ? *pp : NULL,
                     pp && ENGINE_SERVED(host_alloc, pp, bytesize, Flags, &result)
                         ? result
-                        : real(pp, bytesize, Flags));
+                        : note_alloc(real(pp, bytesize, Flags)));
 }
 GF_ENTRY(cuMemHostAlloc);
 
@@ -41,8 +49,9 @@ CUresult gf_on_cuMemAllocHost_v2(void **pp, size_t bytesize)
     if (!real)
         return CUDA_ERROR_NOT_FOUND;
     return GF_TIMED(gf_timed_driver_pin, "cuMemAllocHost_v2", bytesize, pp ? *pp : NULL,
-                    pp && ENGINE_SERVED(host_alloc, pp, bytesize, 0, &result) ? result
-                                                                              : real(pp, bytesize));
+                    pp && ENGINE_SERVED(host_alloc, pp, bytesize, 0, &result)
+                        ? result
+                        : note_alloc(real(pp, bytesize)));
 }
 GF_ENTRY(cuMemAllocHost_v2);
 

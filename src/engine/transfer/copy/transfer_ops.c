@@ -28,6 +28,12 @@ static bool gf_host_alloc(void **pp, size_t bytes, unsigned flags, CUresult *ret
     return gf_pinned_alloc(pp, bytes, flags, ret_result);
 }
 
+/* The block is not counted in its mapping, so no mapping is judged by its count from now on. */
+static void gf_host_alloc_inside(void)
+{
+    gf_pinned_cache_set_complete(false);
+}
+
 /*
  * Serves the program's frees of pinned memory, and finds which calls wait for the context's work.
  * After a call that waited, unused segments of the context's ring are removed.
@@ -138,6 +144,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .batch_end = gf_hold_end_batch,
         .host_alloc = gf_host_alloc,
         .host_free = gf_host_free,
+        .host_alloc_inside = gf_host_alloc_inside,
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
