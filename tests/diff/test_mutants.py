@@ -233,6 +233,7 @@ MUTANTS = {
     "marks_the_stream": shared("gate"),
     "faults_in_driver": shared("holds"),
     "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
+    "looks_in_another_context": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
 }
 
