@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/facts.h"
 
+#include "base/fmt.h"
 #include "host/mempolicy.h"
 #include "host/tasks.h"
 #include "os/cgroup.h"
@@ -129,8 +130,10 @@ void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *
     ret->pinning_source = gf_launch_pinning(envp);
     ret->single_cpu_pinning = ret->pinning_source != NULL;
     ret->binder_source = gf_launch_binder(root, envp);
-    ret->mps_threads = gf_launch_variable(envp, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    ret->mps_memory = gf_launch_variable(envp, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    gf_fmt(ret->mps_threads, sizeof(ret->mps_threads), "%s",
+           gf_launch_variable(envp, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") ?: "");
+    gf_fmt(ret->mps_memory, sizeof(ret->mps_memory), "%s",
+           gf_launch_variable(envp, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") ?: "");
     gf_launch_rank(envp, &ret->rank);
     ret->numa_balancing =
         gf_procfs_read(text, sizeof(text), root, "proc/sys/kernel/numa_balancing") > 0 &&

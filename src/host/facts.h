@@ -58,8 +58,11 @@ struct gf_facts {
      * Name of the variable or flag with which a framework binds its workers; NULL if none is set.
      */
     const char *binder_source;
-    /* Values of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; NULL if not set. */
-    const char *mps_threads, *mps_memory;
+    /*
+     * Copies of CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "" if not set:
+     * the program may free its environment.
+     */
+    char mps_threads[16], mps_memory[128];
     struct gf_rank rank;
     unsigned threads; /* number of threads of this process */
     bool numa_balancing;
@@ -67,8 +70,7 @@ struct gf_facts {
 
 /*
  * Reads the facts from /proc and /sys below root (os/procfs.h), and from envp. start: the CPU mask
- * that was recorded at the start. A fact that cannot be read has its value for "unknown". Members
- * of *ret point into envp.
+ * that was recorded at the start. A fact that cannot be read has its value for "unknown".
  */
 void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *start,
                      struct gf_facts *ret);

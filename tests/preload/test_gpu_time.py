@@ -75,6 +75,29 @@ def test_a_client_of_mps_is_named(run, tmp_path):
         assert json.loads((tmp_path / "report.json").read_text())["gpus"][0]["mps"] is bool(mps)
 
 
+FREES_ENVIRONMENT = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+    char *value = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context;
+    putenv(strcpy(value, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=40"));
+    if (((int (*)(unsigned))dlsym(cuda, "cuInit"))(0) ||
+        ((int (*)(void **, unsigned, int))dlsym(cuda, "cuCtxCreate_v2"))(&context, 0, 0)) return 1;
+    unsetenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    return munmap(value, 4096);
+}
+"""
+
+
+def test_a_client_of_mps_that_frees_its_environment(run, compile_c):
+    done = run(compile_c(FREES_ENVIRONMENT, "-ldl"), sim=True, GPUFEED_VERBOSE=1, SIM_ATTRIBUTES="133:1")
+    assert done.returncode == 0 and "THREAD_PERCENTAGE=40" in done.stderr, done
+
+
 def test_a_single_rank_is_not_named(sample):
     rank = dict(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
     assert "rank" not in sample("idle", 100, **rank)[0].stderr

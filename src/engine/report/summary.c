@@ -100,9 +100,9 @@ void gf_summary_mps(const struct gf_decision *decision, char *buf, size_t size)
     if (!shared)
         return;
     gf_say(&out, "MPS shares the GPU with other processes; its idle time here is that of this one");
-    if (facts->mps_threads)
+    if (*facts->mps_threads)
         gf_say(&out, "; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%s", facts->mps_threads);
-    if (facts->mps_memory)
+    if (*facts->mps_memory)
         gf_say(&out, "; CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", facts->mps_memory);
 }
 
