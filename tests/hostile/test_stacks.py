@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, COMMAND, SYSCALL_KIT
+from conftest import BUILD, COMMAND, SYSCALL_KIT, needs_root
 
 STACKS = BUILD / "src" / "tools" / "gpufeed-stacks"
 pytestmark = pytest.mark.skipif(not STACKS.exists(), reason="gpufeed-stacks was not built: no static libunwind")
@@ -367,6 +367,40 @@ def test_a_report_on_a_mount_that_does_not_answer(started, compile_c, tmp_path):
         finally:
             server.kill()
             subprocess.run(["umount", "-l", folder], check=False)
+
+
+# The second open has FOPEN_DIRECT_IO, and the mmap of such a file waits until nobody reads its pages. Reads are not answered.
+CHANGES_MAPPINGS = FUSE.replace("""print("ready", flush=True)\n""", "").replace("1, 0, 0)\n", "1, len(opens), 0); opens.append(1)\n") \
+    .replace("silent): continue", 'silent): print("ready", flush=True); continue').replace("while True", """
+opens = []
+if os.fork():
+    os.close(fuse)
+    import threading, time
+    first, second = (os.open(folder + "/file", os.O_RDONLY) for _ in range(2))
+    threading.Thread(target=os.read, args=(first, 1)).start()
+    time.sleep(0.2)
+    libc = ctypes.CDLL(None)
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap(libc.mmap(None, 4096, 3, 0x22, -1, 0), 4096, 1, 0x12, second, 0)
+while True""")
+
+
+@needs_root
+def test_mappings_that_cannot_be_read(other):
+    """While a call changes mappings, /proc/PID/maps cannot be read. `top`, and `stacks JOB`, read that of each process."""
+    (other.folder / "mount").mkdir()
+    (other.folder / "mount").chmod(0o777)
+    words = ["unshare", "-Urm", sys.executable, "-c", CHANGES_MAPPINGS, "mount", "/etc/passwd", "/etc/passwd"]
+    with other.start(words, stdout=subprocess.PIPE, start_new_session=True) as one:
+        try:
+            if one.stdout.readline() != b"ready\n":
+                pytest.skip("another user cannot mount a FUSE file system here")
+            time.sleep(0.4)
+            for words in ["top", "-n1"], ["top", "-n1", one.pid], ["stacks", "no-job"]:
+                subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=20, check=False)
+        finally:
+            os.killpg(one.pid, signal.SIGKILL)
 
 
 NAMED = r"""

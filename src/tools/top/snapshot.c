@@ -383,14 +383,19 @@ static bool is_silent(pid_t pid)
     return ret || silent_count == GF_FOUND_MOST;
 }
 
+static void begin_child(int fd)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(fd, STDOUT_FILENO); /* a hanging child must not keep the output open */
+    dup2(fd, STDERR_FILENO);
+}
+
 static _Noreturn void run_reader(int fd, pid_t pid, const char *job)
 {
     FILE *const out = fdopen(fd, "w");
     struct gf_snapshot one = {.pid = pid, .source = gf_snapshot_none};
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(fd, STDOUT_FILENO); /* a hanging child must not keep the output open */
-    dup2(fd, STDERR_FILENO);
+    begin_child(fd);
     if (job)
         one.is_of_job = is_of_job(pid, job);
     else
@@ -461,7 +466,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
  */
 #define MAPS_MOST_BYTES ((size_t)32 << 20)
 
-int gf_snapshot_check(pid_t pid)
+static int check_here(pid_t pid)
 {
     char path[64], *line = NULL;
     size_t held = 0, bytes = 0;
@@ -486,14 +491,6 @@ int gf_snapshot_check(pid_t pid)
     return error;
 }
 
-static bool is_of_job_apart(pid_t pid, const char *job)
-{
-    struct gf_snapshot one;
-
-    gf_snapshot_read_apart(pid, job, &one);
-    return one.is_of_job;
-}
-
 static uid_t user_of(pid_t pid)
 {
     char path[32];
@@ -501,6 +498,44 @@ static uid_t user_of(pid_t pid)
 
     snprintf(path, sizeof(path), "/proc/%d", pid);
     return stat(path, &found) ? (uid_t)-1 : found.st_uid;
+}
+
+#define CHECK_MS 500
+#define STUCK_MOST 8 /* then no more processes of other users are checked */
+static unsigned stuck_count;
+
+/*
+ * The kernel does not list mappings during a call of the process that changes them, which may wait for
+ * a FUSE file system. So the child reads those of another user's process.
+ */
+static int check_apart(pid_t pid)
+{
+    struct pollfd poller = {.events = POLLIN};
+    int ends[2], status = ETIMEDOUT << 8, got;
+
+    if (stuck_count == STUCK_MOST || pipe2(ends, O_CLOEXEC))
+        return -EACCES;
+    const pid_t child = fork();
+    if (child == 0) {
+        begin_child(ends[1]);
+        _exit(-check_here(pid));
+    }
+    close(ends[1]);
+    poller.fd = ends[0];
+    while ((got = poll(&poller, 1, CHECK_MS)) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    stuck_count += !got;
+    if (child > 0 && !got)
+        kill(child, SIGKILL);
+    else if (child > 0)
+        waitpid(child, &status, 0);
+    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ETIMEDOUT;
+}
+
+int gf_snapshot_check(pid_t pid)
+{
+    return geteuid() || !user_of(pid) ? check_here(pid) : check_apart(pid);
 }
 
 /*
@@ -543,13 +578,19 @@ static void add_found(struct gf_found *found, pid_t pid)
 void gf_snapshot_find(const char *job, struct gf_found *ret)
 {
     DIR *stream = opendir("/proc");
+    struct gf_snapshot one = {.is_of_job = !job};
 
     *ret = (struct gf_found){.count = 0};
+    stuck_count = 0;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
     for (long pid; stream && (pid = next_number(stream)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         if (error == -EACCES || error == -EPERM)
             ret->unreadable++;
-        else if (!error && (!job || is_of_job_apart((pid_t)pid, job)))
+        if (!error && job)
+            gf_snapshot_read_apart((pid_t)pid, job, &one);
+        if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }
     if (stream)
