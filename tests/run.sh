@@ -34,26 +34,29 @@ else
     touch build/meson-logs/testlog-{unit,compilers,machines}.json # tests/count.py complains of a log without results
     run testlog-unit "$many" --suite unit --suite fuzz || status=1
     # The other builds, and tests that only compile or read code, take the CPU time that the other tests leave.
-    setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build
-        exec meson test -C build --no-rebuild --logbase testlog-compilers --num-processes 2 --print-errorlogs --suite compilers' &
+    setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build' &
     beside=$!
-    trap 'kill -- -"$beside" 2>/dev/null' EXIT
-    # The virtual machines run one after another.
-    run testlog-machines 1 --suite numa || status=1
-    run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz || status=1
-    wait "$beside" || status=1
-    trap - EXIT
+    trap 'kill -- -"$beside"; kill $(jobs -p)' EXIT
+    # The virtual machines run one after another, and leave a CPU to the builds, and then to the builds' tests.
+    run testlog-machines 1 --suite numa &
+    machines=$!
+    wait "$beside"
+    setsid tests/lint/idle.sh meson test -C build --no-rebuild --logbase testlog-compilers --num-processes 2 \
+        --print-errorlogs --suite compilers &
+    beside=$!
     # The other builds have their own build folders and results. Their tests run side by side.
     rm -f build-asan/meson-logs/testlog* build-tsan/meson-logs/testlog*
     tests/sanitize.sh address thread &
     sanitizers=$!
-    trap 'kill "$sanitizers" 2>/dev/null' EXIT
     builds+=(build-asan build-tsan)
     tests/aarch64.sh
     # 77: this machine has no cross compiler, or cannot fetch arm64's packages; the script has
     # printed that.
     [ $? -eq 77 ] || builds+=(build-aarch64)
-    wait "$sanitizers" || true
+    wait "$sanitizers"
+    wait "$machines" || status=1
+    run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz || status=1
+    wait "$beside" || status=1
     trap - EXIT
 fi
 ((status == 0)) || tests/again.py build
