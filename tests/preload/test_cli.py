@@ -157,20 +157,6 @@ def test_what_a_script_lacks_is_named(gpufeed, tmp_path, text, why):
         assert result.stderr == f"gpufeed run: cannot run {script}: {why}\n"
 
 
-def test_a_file_that_cannot_be_written_is_named_before_the_start(gpufeed, tmp_path):
-    """Without this message, the user would notice nothing: a process without CUDA prints nothing, and logs only slow
-    calls."""
-    (tmp_path / "file").write_text("")
-    for flag, why in (("log=no/such/log", "No such file or directory"), (f"report={tmp_path}", "Is a directory"),
-                      (f"metrics={tmp_path}/file/%p.prom", "Not a directory")):
-        name, path = flag.split("=")
-        result = gpufeed("run", f"--{flag}", "--", "/bin/sh", "-c", "exit 3")
-        assert (result.returncode, result.stderr) == \
-            (3, f"gpufeed run: GPUFEED_{name.upper()}={path} cannot be written now: {why}\n")
-    for path in (tmp_path / "file", tmp_path / "%p.%h.%r", "new", "/dev/null"):
-        assert gpufeed("run", f"--log={path}", "--", "/bin/true").stderr == ""
-
-
 def test_what_a_program_lacks_is_named(gpufeed, compile_c, tmp_path):
     program = compile_c("int main(void) { return 0; }", "-Wl,--dynamic-linker=/no/such/ld.so", name="lost")
     result = gpufeed("run", str(program))

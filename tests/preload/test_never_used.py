@@ -8,7 +8,9 @@ from conftest import COMMAND
 NEVER = "gpufeed: this process never used a GPU: "
 NO_CALL = NEVER + "it did not call CUDA's driver. Check that its framework is built for CUDA, and that it chooses the GPU.\n"
 NO_CONTEXT = "it initialised CUDA, but created no context."
+LOST = "gpufeed: GPUFEED_LOG: cannot append to /nonexistent/log: No such file or directory; lines are lost\n"
 INIT = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
+CONTEXT = "; c = ctypes.CDLL('libcuda.so.1'); p = ctypes.c_void_p(); assert c.cuDevicePrimaryCtxRetain(ctypes.byref(p), 0) == 0"
 
 
 @pytest.fixture
@@ -29,6 +31,14 @@ def test_a_program_without_cuda(launch):
     assert launch("pass", GPUFEED="off").stderr == ""
 
 
+def test_files_that_cannot_be_written_are_named_once(launch):
+    """A process without CUDA logs its slow calls of malloc. It writes no report and no metrics."""
+    paths = {"GPUFEED_LOG": "/nonexistent/log", "GPUFEED_REPORT": "/nonexistent/report", "GPUFEED_METRICS": "/nonexistent/m.prom"}
+    assert launch("bytearray(1 << 28)", GPUFEED_STALL_US=1, **paths).stderr == LOST + NO_CALL
+    used = launch(INIT + CONTEXT, GPUFEED_STALL_US=1, **paths).stderr
+    assert LOST in used and all(used.count(path) <= 1 for path in paths.values()), used
+
+
 def test_a_bare_preload_prints_nothing(run, launch):
     assert run("python3", "-c", "pass", GPUFEED_VERBOSE=2).stderr == ""
     # The variable of an outer `gpufeed run` names another process.
@@ -47,8 +57,7 @@ def test_cuda_without_a_context(launch):
 
 
 def test_a_used_gpu_has_no_such_line(launch):
-    context = "; c = ctypes.CDLL('libcuda.so.1'); p = ctypes.c_void_p(); assert c.cuDevicePrimaryCtxRetain(ctypes.byref(p), 0) == 0"
-    assert NEVER not in launch(INIT + context).stderr
+    assert NEVER not in launch(INIT + CONTEXT).stderr
 
 
 def test_other_processes_may_have_used_it(launch):

@@ -502,6 +502,7 @@ void gf_journal_finish(void)
     if (__atomic_load_n(&in->writer, __ATOMIC_RELAXED) != getpid()) {
         if (!is_served(gf_now_ns()))
             gf_journal_drain();
+        warn_of_failure();
         return;
     }
     __atomic_store_n(&in->writer, 0, __ATOMIC_SEQ_CST);

@@ -6,6 +6,7 @@
 #include "config/startup_env.h"
 #include "os/launch.h"
 #include "os/permit.h"
+#include "preload/trace/journal.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -46,6 +47,7 @@ static void report_unused(void)
     if (root->initialised && (!used || used()))
         return;
     gf_messages_start();
+    gf_journal_finish(); /* names a log that could not be written */
     if (root->initialised)
         gf_info(NEVER "it initialised CUDA, but created no context. Check that it moves its model "
                       "and its data to the GPU.");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
-#include "base/path.h"
 #include "config/option_text.h"
 #include "config/options.h"
 #include "host/tasks.h"
@@ -14,13 +13,11 @@
 #include "tools/run/preload_path.h"
 #include "tools/run/run_flags.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 
 /* Shows what `gpufeed run` would do (--print). */
 
@@ -94,47 +91,6 @@ static void gf_plan_print(const struct gf_plan *plan)
         puts("huge pages  off (PR_SET_THP_DISABLE)");
     if (*plan->binding)
         print_plain("binding", plan->binding);
-}
-
-/* Returns 0 if the file can be written or created, otherwise -errno. */
-static int check_writable(const char *path)
-{
-    char folder[PATH_MAX];
-    struct stat status;
-
-    if (stat(path, &status) == 0) {
-        if (S_ISDIR(status.st_mode))
-            return -EISDIR;
-        return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 ? 0 : -errno;
-    }
-    if (errno != ENOENT)
-        return -errno;
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash ? (size_t)(slash - path) : 0;
-    memcpy(folder, path, length);
-    strcpy(folder + length, slash == path ? "/" : slash ? "" : ".");
-    return faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : -errno;
-}
-
-/*
- * Prints a line for each of the library's output files that cannot be written now. The library
- * itself would notice this later or not at all: it opens a log only for an event, and prints
- * nothing without CUDA. The variables stay set, because the program may create the missing folder.
- */
-static void gf_output_paths_check(const struct gf_env *env)
-{
-    static const enum gf_option_index written[] = {gf_option_index_log, gf_option_index_report,
-                                                   gf_option_index_metrics};
-    char path[PATH_MAX];
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(written); i++) {
-        const char *name = gf_option_rows[written[i]].name, *pattern = gf_env_get(env, name);
-        if (!pattern || !*pattern || gf_path_expand(pattern, getpid(), -1, path, sizeof(path)))
-            continue;
-        const int error = check_writable(path);
-        if (error)
-            gf_cli_error("run", "%s=%s cannot be written now: %s", name, pattern, strerror(-error));
-    }
 }
 
 /*
@@ -382,10 +338,8 @@ int gf_cmd_run(int argc, char **argv)
         return GF_EXIT_FAILED;
     snprintf(pid, sizeof(pid), "%d", getpid());
     gf_env_set(&env, GF_NAME_RUN, pid);
-    if (!plan.obstacle) {
-        gf_output_paths_check(&env);
+    if (!plan.obstacle)
         bind_before_exec(&env, flags.print, &plan);
-    }
     if (flags.print) {
         plan.program = program;
         plan.command = command;
