@@ -293,8 +293,8 @@ def test_two_reports(compare, tmp_path):
         assert (found.returncode, found.stdout, found.stderr) == (1, "", f"gpufeed compare: {said}\n")
 
 
-def write_runs(folder, step_us, processes=1):
-    """Writes a report of each run, or of each of its processes."""
+def write_runs(folder, step_us, processes=1, **idle):
+    """Writes a report of each run, or of each of its processes. `idle` is what each says about the time of its GPU without work."""
     folder.mkdir()
     (folder / "notes.txt").write_text("no report")
     for number, us in enumerate(step_us):
@@ -304,7 +304,7 @@ def write_runs(folder, step_us, processes=1):
             (place / f"{number}-{process}.json").write_text(json.dumps(
                 {"schema": 2, "state": "ended", "ran_s": 2.0, "steps": us and {"ended": 10, "us": 10 * us, "current": None}, "transfers": None,
                  "stalls": {"count": 1, "us": 1000 * processes, "causes": {"lock": {"count": 1, "us": 1000}}},
-                 "gpu_time": {"devices": [{"states": {"empty": {"s": 1.0}, "queued": {"s": 3.0}}}]}}))
+                 "gpu_time": {"devices": [{"states": {"empty": {"s": 1.0}, "queued": {"s": 3.0}}, **idle}]}}))
     return folder
 
 
@@ -322,6 +322,30 @@ def test_folders_of_runs(compare, tmp_path):
     assert told["low"] < told["change"] < told["high"] and abs(told["change"] - 0.1) < 1e-9
     assert told["before"]["gpu_idle"] == 0.25 and told["after"]["stalls_s"] == {"lock": 0.002}
     assert abs(told["before"]["mean_s"] - 0.001) < 1e-9
+    assert told["grew"]["stalls"] == [{"cause": "lock", "s": pytest.approx(0.001)}] and told["grew"]["gpu_idle"] == []
+
+
+def idle(number, **seconds):
+    """Each cause has most of its time in a line with this number."""
+    return {"samples": 99, "causes": {cause: {"s": s} for cause, s in seconds.items()}, "lines": [
+        {"cause": cause, "file": "/home/train.py", "line": number, "function": "step", "s": s} for cause, s in seconds.items()]}
+
+
+def test_what_grew_by_cause_and_line(compare, tmp_path):
+    """Means of a run, the largest change first, each with the line of the side that took more."""
+    base = write_runs(tmp_path / "base", [1000] * 6, **idle(4, data=0.5, sleep=0.25, gc=0.125, lock=0.1))
+    slow = write_runs(tmp_path / "slow", [1000] * 7, processes=2, **idle(9, gc=0.5, data=0.125, fault=0.0625, lock=0.05))
+    rows = [re.split(r" {2,}", row.strip()) for row in compare(base, slow).stdout.splitlines()]
+    at = rows.index(["GPU without work", "25.0 %", "25.0 %", "+0.0 points"])
+    assert rows[at + 1:at + 8] == [
+        ["by gc", "125.00 ms", "1.00 s", "+875.00 ms"], ["at train.py:9 in step"],
+        ["by data", "500.00 ms", "250.00 ms", "-250.00 ms"], ["at train.py:4 in step"],
+        ["by sleep", "250.00 ms", "none", "-250.00 ms"], ["at train.py:4 in step"],
+        ["stalls", "1.0 in 1.00 ms", "2.0 in 4.00 ms", "+3.00 ms"]]
+    told = json.loads(compare(base, slow, "--json").stdout)
+    assert told["grew"]["gpu_idle"] == [{"cause": "gc", "line": "train.py:9 in step", "s": 0.875},
+                                        {"cause": "fault", "line": "train.py:9 in step", "s": 0.125}]
+    assert told["before"]["gpu_idle_s"] == {"data": 0.5, "sleep": 0.25, "gc": 0.125, "lock": pytest.approx(0.1)}
 
 
 @pytest.mark.parametrize("limit, code", [("5%", 3), ("8", 3), ("11.5", 0), ("12%", 0), ("0", 3)])

@@ -120,8 +120,47 @@ static void print_compared_copies(FILE *out, const char *label, const struct gf_
     print_way(out, "  of them pinned", figures, direction, GF_WAY_PINNED);
 }
 
+/* Prints the time of a cause, or of all, on both sides. */
+static void print_row_of_cause(FILE *out, const char *label, const struct gf_figures_row rows[2],
+                               const double runs[2])
+{
+    char texts[2][64], time[32], change[32];
+
+    for (size_t i = 0; i < 2; i++) {
+        format_time(time, sizeof(time), "", rows[i].seconds / runs[i]);
+        snprintf(texts[i], sizeof(texts[i]), "%s", rows[i].seconds > 0 ? time : "none");
+        if (rows[i].count > 0)
+            snprintf(texts[i], sizeof(texts[i]), "%.*f in %s", runs[i] > 1 ? 1 : 0,
+                     rows[i].count / runs[i], time);
+    }
+    format_change(change, sizeof(change), rows[0].seconds / runs[0], rows[1].seconds / runs[1]);
+    print_row(out, label, texts[0], texts[1], change);
+}
+
+/* The line of the side on which the cause took more time; "" if unknown. */
+static const char *line_of(const struct gf_figures_row rows[2], const double runs[2])
+{
+    return rows[gf_figures_growth(&rows[0], &rows[1], runs) > 0].line;
+}
+
+/* Prints the causes whose time changed most. */
+static void print_causes(FILE *out, const struct gf_figures from[2], enum gf_figures_of kind,
+                         const double runs[2])
+{
+    struct gf_figures figures[2] = {from[0], from[1]};
+    struct gf_figures_row rows[2];
+
+    for (unsigned i = 0; i < CAUSES_SHOWN && gf_figures_take_most(figures, kind, runs, rows); i++) {
+        char label[64];
+        snprintf(label, sizeof(label), "  by %s", rows[0].cause);
+        print_row_of_cause(out, label, rows, runs);
+        if (*line_of(rows, runs))
+            fprintf(out, "      at %s\n", line_of(rows, runs));
+    }
+}
+
 /* Prints the share of the time in which the GPUs had nothing to do. */
-static void print_gpus(FILE *out, const struct gf_figures figures[2])
+static void print_gpus(FILE *out, const struct gf_figures figures[2], const double runs[2])
 {
     char texts[2][32], change[32];
     double shares[2];
@@ -134,66 +173,20 @@ static void print_gpus(FILE *out, const struct gf_figures figures[2])
     }
     snprintf(change, sizeof(change), "%+.1f points", shares[1] - shares[0]);
     print_row(out, "GPU without work", texts[0], texts[1], change);
-}
-
-static void print_stalls(FILE *out, const char *label, const struct gf_figures_stalls *before,
-                         const struct gf_figures_stalls *after, const double runs[2])
-{
-    const struct gf_figures_stalls *rows[] = {before, after};
-    char texts[2][64], time[32], change[32];
-
-    for (size_t i = 0; i < 2; i++) {
-        format_time(time, sizeof(time), "", rows[i]->seconds / runs[i]);
-        snprintf(texts[i], sizeof(texts[i]), "none");
-        if (rows[i]->count > 0)
-            snprintf(texts[i], sizeof(texts[i]), "%.*f in %s", runs[i] > 1 ? 1 : 0,
-                     rows[i]->count / runs[i], time);
-    }
-    format_change(change, sizeof(change), before->seconds / runs[0], after->seconds / runs[1]);
-    print_row(out, label, texts[0], texts[1], change);
-}
-
-static double distance(const struct gf_figures_stalls *before,
-                       const struct gf_figures_stalls *after, const double runs[2])
-{
-    return fabs(after->seconds / runs[1] - before->seconds / runs[0]);
-}
-
-/* Prints the causes whose time changed most. */
-static void print_causes(FILE *out, struct gf_figures figures[2], const double runs[2])
-{
-    for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures[1].causes[i].cause; i++)
-        gf_figures_cause(&figures[0], figures[1].causes[i].cause);
-    for (unsigned shown = 0; shown < CAUSES_SHOWN; shown++) {
-        struct gf_figures_stalls *most = NULL, *other = NULL;
-        for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures[0].causes[i].cause; i++) {
-            struct gf_figures_stalls *row = &figures[0].causes[i];
-            struct gf_figures_stalls *pair = gf_figures_cause(&figures[1], row->cause);
-            if (distance(row, pair, runs) > (most ? distance(most, other, runs) : 0)) {
-                most = row;
-                other = pair;
-            }
-        }
-        if (!most)
-            return;
-        char label[32];
-        snprintf(label, sizeof(label), "  by %s", most->cause);
-        print_stalls(out, label, most, other, runs);
-        most->seconds = other->seconds = most->count = other->count = 0;
-    }
+    print_causes(out, figures, GF_OF_IDLE, runs);
 }
 
 /* Prints where the time went. The figures of an arm are sums over runs[arm] runs. */
-static void print_figures(FILE *out, const struct gf_figures from[2], const double runs[2])
+static void print_figures(FILE *out, const struct gf_figures figures[2], const double runs[2])
 {
-    struct gf_figures figures[2] = {from[0], from[1]};
+    const struct gf_figures_row stalls[] = {figures[0].stalls, figures[1].stalls};
 
-    print_gpus(out, from);
-    print_compared_copies(out, "copies to the GPU", from, GF_TO_DEVICE, runs);
-    print_compared_copies(out, "copies from the GPU", from, GF_FROM_DEVICE, runs);
-    if (from[0].stalls.count > 0 || from[1].stalls.count > 0) {
-        print_stalls(out, "stalls", &from[0].stalls, &from[1].stalls, runs);
-        print_causes(out, figures, runs);
+    print_gpus(out, figures, runs);
+    print_compared_copies(out, "copies to the GPU", figures, GF_TO_DEVICE, runs);
+    print_compared_copies(out, "copies from the GPU", figures, GF_FROM_DEVICE, runs);
+    if (stalls[0].count > 0 || stalls[1].count > 0) {
+        print_row_of_cause(out, "stalls", stalls, runs);
+        print_causes(out, figures, GF_OF_STALLS, runs);
     }
 }
 
@@ -250,12 +243,37 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
                     100 * clocks[i].limited / clocks[i].readings, arms->list[i].name);
 }
 
+/* What is compared: two sides, with means over their runs. */
+struct sides {
+    const char *const *names;
+    const struct gf_figures *figures; /* sums over the runs */
+    double seconds[2], runs[2];
+    bool by_step;
+};
+
+static struct sides sides_of(const char *const names[2], const struct gf_figures figures[2],
+                             double *const times[2], const size_t counts[2], bool by_step)
+{
+    return (struct sides){.names = names,
+                          .figures = figures,
+                          .seconds = {gf_mean(times[0], counts[0]), gf_mean(times[1], counts[1])},
+                          .runs = {(double)counts[0], (double)counts[1]},
+                          .by_step = by_step};
+}
+
+/* Prints the mean times, and where the time went. */
+static void print_sides(FILE *out, const struct sides *sides)
+{
+    print_row(out, "", sides->names[0], sides->names[1], "change");
+    print_times(out, sides->by_step ? "time per step" : "time", sides->seconds[0],
+                sides->seconds[1]);
+    print_figures(out, sides->figures, sides->runs);
+}
+
 /* Prints the difference with its interval, and where the time went. */
 static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
-                                      const struct gf_trial *trial)
+                                      const struct gf_trial *trial, const struct sides *sides)
 {
-    const char *const names[] = {arms->list[0].name, arms->list[1].name};
-    const double runs[] = {(double)trial->pairs, (double)trial->pairs};
     const bool has_report = trial->figures[0].reports > 0 || trial->figures[1].reports > 0;
 
     if (!has_report)
@@ -266,12 +284,9 @@ static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
         fprintf(out, "Interrupted after %zu of %zu pairs, so there is no interval.\n", trial->pairs,
                 trial->planned);
     else
-        print_answer(out, names, &trial->ratio, trial->by_step);
+        print_answer(out, sides->names, &trial->ratio, trial->by_step);
     fprintf(out, "Means of %zu runs for each arm:\n", trial->pairs);
-    print_row(out, "", arms->list[0].name, arms->list[1].name, "change");
-    print_times(out, trial->by_step ? "time per step" : "time",
-                gf_mean(trial->times[0], trial->pairs), gf_mean(trial->times[1], trial->pairs));
-    print_figures(out, trial->figures, runs);
+    print_sides(out, sides);
     print_clocks(out, arms, trial);
     for (size_t arm = 0; arm < 2; arm++)
         if (has_report && trial->figures[arm].reports < 1)
@@ -279,75 +294,60 @@ static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
                     arms->list[arm].name);
 }
 
-/*
- * Prints the difference between two single reports, without an interval, and where the time went.
- */
-static void gf_comparison_print_reports(FILE *out, const char *const names[2],
-                                        const struct gf_figures figures[2])
-{
-    const double runs[] = {1, 1};
-
-    print_row(out, "", names[0], names[1], "change");
-    if (figures[0].steps > 0 && figures[1].steps > 0)
-        print_times(out, "time per step", figures[0].steps_s / figures[0].steps,
-                    figures[1].steps_s / figures[1].steps);
-    else
-        print_times(out, "time", figures[0].ran_s, figures[1].ran_s);
-    print_figures(out, figures, runs);
-    fputs("Each report is from one run, so there is no interval.\n", out);
-}
-
-/* The same for the runs of two folders. */
-static void print_folders(FILE *out, const char *const names[2], const struct gf_folder folders[2],
-                          double *const times[2], const struct gf_ratio *ratio, bool by_step)
-{
-    const struct gf_figures sums[] = {folders[0].sum, folders[1].sum};
-    const double runs[] = {(double)folders[0].count, (double)folders[1].count};
-
-    print_answer(out, names, ratio, by_step);
-    fprintf(out, "Means of %zu and %zu runs:\n", folders[0].count, folders[1].count);
-    print_row(out, "", names[0], names[1], "change");
-    print_times(out, by_step ? "time per step" : "time", gf_mean(times[0], folders[0].count),
-                gf_mean(times[1], folders[1].count));
-    print_figures(out, sums, runs);
-}
-
-static json_t *stalls_json(const struct gf_figures *figures, double runs)
+/* Seconds a run by cause. */
+static json_t *causes_json(const struct gf_figures_row *rows, double runs)
 {
     json_t *causes = json_object();
 
-    for (size_t i = 0; i < GF_FIGURES_CAUSES && *figures->causes[i].cause; i++)
-        json_object_set_new(causes, figures->causes[i].cause,
-                            json_real(figures->causes[i].seconds / runs));
+    for (size_t i = 0; i < GF_FIGURES_CAUSES && *rows[i].cause; i++)
+        json_object_set_new(causes, rows[i].cause, json_real(rows[i].seconds / runs));
     return causes;
 }
 
 /* One side of a comparison: means over its runs. */
-static json_t *side_json(const char *name, const struct gf_figures *figures, double seconds,
-                         size_t count)
+static json_t *side_json(const struct sides *sides, size_t side)
 {
+    const struct gf_figures *figures = &sides->figures[side];
     const struct gf_copy_sum to = copies_of(figures, GF_TO_DEVICE),
                              from = copies_of(figures, GF_FROM_DEVICE);
-    const double runs = (double)count;
+    const double runs = sides->runs[side];
 
     return json_pack(
-        "{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o}", "name", name, "runs", (int)count,
-        "mean_s", seconds, "gpu_idle",
+        "{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o}", "name", sides->names[side],
+        "runs", (int)runs, "mean_s", sides->seconds[side], "gpu_idle",
         figures->gpu_s > 0 ? json_real(figures->gpu_empty_s / figures->gpu_s) : json_null(),
         "to_device", "bytes", to.bytes / runs, "s", to.duration_s / runs, "from_device", "bytes",
-        from.bytes / runs, "s", from.duration_s / runs, "stalls_s", stalls_json(figures, runs));
+        from.bytes / runs, "s", from.duration_s / runs, "stalls_s",
+        causes_json(figures->causes[GF_OF_STALLS], runs), "gpu_idle_s",
+        causes_json(figures->causes[GF_OF_IDLE], runs));
 }
 
-static void print_comparison(FILE *out, bool by_step, const struct gf_ratio *ratio, json_t *before,
-                             json_t *after)
+/* The causes that took more time on the second side, those that grew most first. */
+static json_t *growth_json(const struct sides *sides, enum gf_figures_of kind)
 {
-    json_t *whole =
-        json_pack("{s:i, s:s, s:f, s:f, s:f, s:o, s:o}", "schema", 1, "time",
-                  by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1,
-                  "high", ratio->high - 1, "before", before, "after", after);
+    struct gf_figures figures[2] = {sides->figures[0], sides->figures[1]};
+    struct gf_figures_row rows[2];
+    json_t *all = json_array();
 
-    json_dumpf(gf_cli_memory(whole), out, JSON_INDENT(2));
-    putc('\n', out);
+    while (gf_figures_take_most(figures, kind, sides->runs, rows)) {
+        const double grown = gf_figures_growth(&rows[0], &rows[1], sides->runs);
+        if (grown > 0)
+            json_array_append_new(all, json_pack("{s:s, s:s*, s:f}", "cause", rows[1].cause, "line",
+                                                 *rows[1].line ? rows[1].line : NULL, "s", grown));
+    }
+    return all;
+}
+
+static void print_comparison(const struct sides *sides, const struct gf_ratio *ratio)
+{
+    json_t *whole = json_pack(
+        "{s:i, s:s, s:f, s:f, s:f, s:o, s:o, s:{s:o, s:o}}", "schema", 1, "time",
+        sides->by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1, "high",
+        ratio->high - 1, "before", side_json(sides, 0), "after", side_json(sides, 1), "grew",
+        "gpu_idle", growth_json(sides, GF_OF_IDLE), "stalls", growth_json(sides, GF_OF_STALLS));
+
+    json_dumpf(gf_cli_memory(whole), stdout, JSON_INDENT(2));
+    putchar('\n');
     json_decref(whole);
 }
 
@@ -488,13 +488,18 @@ static int compare_reports(const char *const paths[2])
     struct gf_figures figures[2] = {0};
     char plain[2][NAME_MAX + 1];
     const char *const names[2] = {plain[0], plain[1]};
+    struct sides sides = {.names = names, .figures = figures, .runs = {1, 1}};
 
     for (size_t i = 0; i < 2; i++) {
         if (gf_run_add(&figures[i], paths[i]))
             return GF_EXIT_FAILED;
         name_of(paths[i], plain[i], sizeof(plain[i]));
     }
-    gf_comparison_print_reports(stdout, names, figures);
+    sides.by_step = figures[0].steps > 0 && figures[1].steps > 0;
+    for (size_t i = 0; i < 2; i++)
+        sides.seconds[i] = sides.by_step ? figures[i].steps_s / figures[i].steps : figures[i].ran_s;
+    print_sides(stdout, &sides);
+    puts("Each report is from one run, so there is no interval.");
     return GF_EXIT_OK;
 }
 
@@ -507,15 +512,15 @@ static int verdict(const struct words *words, const struct gf_ratio *ratio)
 
 static void print_trial(const struct words *words, const struct gf_trial *trial, bool complete)
 {
-    if (!words->json || !complete) {
-        gf_comparison_print_trial(words->json ? stderr : stdout, &words->arms, trial);
-        return;
-    }
-    json_t *sides[2];
-    for (size_t i = 0; i < 2; i++)
-        sides[i] = side_json(words->arms.list[i].name, &trial->figures[i],
-                             gf_mean(trial->times[i], trial->pairs), trial->pairs);
-    print_comparison(stdout, trial->by_step, &trial->ratio, sides[0], sides[1]);
+    const char *const names[] = {words->arms.list[0].name, words->arms.list[1].name};
+    const size_t counts[] = {trial->pairs, trial->pairs};
+    const struct sides sides =
+        sides_of(names, trial->figures, trial->times, counts, trial->by_step);
+
+    if (words->json && complete)
+        print_comparison(&sides, &trial->ratio);
+    else
+        gf_comparison_print_trial(words->json ? stderr : stdout, &words->arms, trial, &sides);
 }
 
 static int compare_runs(const struct words *words, char *const *command)
@@ -542,16 +547,19 @@ static int compare_times(const struct words *words, const char *const names[2],
     const bool by_step = gf_folder_has_steps(&folders[0]) && gf_folder_has_steps(&folders[1]);
     double *times[] = {gf_folder_times(&folders[0], by_step),
                        gf_folder_times(&folders[1], by_step)};
+    const struct gf_figures sums[] = {folders[0].sum, folders[1].sum};
     const size_t counts[] = {folders[0].count, folders[1].count};
     const struct gf_ratio ratio = gf_bootstrap_ratio((const double *const *)times, counts, false);
 
-    if (words->json)
-        print_comparison(
-            stdout, by_step, &ratio,
-            side_json(names[0], &folders[0].sum, gf_mean(times[0], counts[0]), counts[0]),
-            side_json(names[1], &folders[1].sum, gf_mean(times[1], counts[1]), counts[1]));
-    else
-        print_folders(stdout, names, folders, times, &ratio, by_step);
+    const struct sides sides = sides_of(names, sums, times, counts, by_step);
+
+    if (words->json) {
+        print_comparison(&sides, &ratio);
+    } else {
+        print_answer(stdout, names, &ratio, by_step);
+        printf("Means of %zu and %zu runs:\n", counts[0], counts[1]);
+        print_sides(stdout, &sides);
+    }
     free(times[0]);
     free(times[1]);
     return verdict(words, &ratio);

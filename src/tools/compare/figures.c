@@ -5,22 +5,36 @@
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause)
+struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CAUSES],
+                                        const char *cause)
 {
-    struct gf_figures_stalls *row = figures->causes;
+    struct gf_figures_row *row = rows;
     char plain[sizeof(row->cause)];
 
     snprintf(plain, sizeof(plain), "%s", cause);
     gf_plain_text(plain);
-    while (*row->cause && strcmp(row->cause, plain) != 0 &&
-           row + 1 < figures->causes + GF_FIGURES_CAUSES)
+    while (*row->cause && strcmp(row->cause, plain) != 0 && row + 1 < rows + GF_FIGURES_CAUSES)
         row++;
     if (!*row->cause)
         memcpy(row->cause, plain, sizeof(row->cause));
     return row;
+}
+
+static void add_row(struct gf_figures *figures, enum gf_figures_of kind,
+                    const struct gf_figures_row *more)
+{
+    struct gf_figures_row *row = gf_figures_cause(figures->causes[kind], more->cause);
+
+    row->count += more->count;
+    row->seconds += more->seconds;
+    if (more->line_s <= row->line_s)
+        return;
+    row->line_s = more->line_s;
+    memcpy(row->line, more->line, sizeof(row->line));
 }
 
 static void add_copies(struct gf_figures *figures,
@@ -38,12 +52,27 @@ static void add_stalls(struct gf_figures *figures, json_t *stalls)
 
     json_object_foreach(json_object_get(stalls, "causes"), cause, row)
     {
-        struct gf_figures_stalls *into = gf_figures_cause(figures, cause);
-        into->count += gf_report_number(row, "count");
-        into->seconds += gf_report_number(row, "us") / 1e6;
+        struct gf_figures_row more = {.count = gf_report_number(row, "count"),
+                                      .seconds = gf_report_number(row, "us") / 1e6};
+        gf_report_plain(cause, more.cause, sizeof(more.cause));
+        add_row(figures, GF_OF_STALLS, &more);
     }
     figures->stalls.count += gf_report_number(stalls, "count");
     figures->stalls.seconds += gf_report_number(stalls, "us") / 1e6;
+}
+
+static void add_idle(struct gf_figures *figures, const json_t *report)
+{
+    struct gf_gpu_time time = {0};
+
+    gf_gpu_time_add(&time, gf_report_at(report, "gpu_time"), -1);
+    for (unsigned i = 0; i < time.causes.count; i++) {
+        const struct gf_gpu_part *part = &time.causes.list[i];
+        struct gf_figures_row more = {.seconds = part->s, .line_s = part->rank_s};
+        memcpy(more.cause, part->name, sizeof(more.cause));
+        memcpy(more.line, part->line, sizeof(more.line));
+        add_row(figures, GF_OF_IDLE, &more);
+    }
 }
 
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
@@ -69,6 +98,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     add_copies(figures, copies.ways);
     add_stalls(figures, json_object_get(report, "stalls"));
     gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
+    add_idle(figures, report);
     json_decref(report);
     return 0;
 }
@@ -84,9 +114,36 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
     add_copies(figures, more->copies);
     figures->stalls.count += more->stalls.count;
     figures->stalls.seconds += more->stalls.seconds;
-    for (size_t i = 0; i < GF_FIGURES_CAUSES && *more->causes[i].cause; i++) {
-        struct gf_figures_stalls *row = gf_figures_cause(figures, more->causes[i].cause);
-        row->count += more->causes[i].count;
-        row->seconds += more->causes[i].seconds;
+    for (int kind = 0; kind < GF_FIGURES_KINDS; kind++)
+        for (size_t i = 0; i < GF_FIGURES_CAUSES && *more->causes[kind][i].cause; i++)
+            add_row(figures, kind, &more->causes[kind][i]);
+}
+
+double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,
+                         const double runs[2])
+{
+    return after->seconds / runs[1] - before->seconds / runs[0];
+}
+
+bool gf_figures_take_most(struct gf_figures figures[2], enum gf_figures_of kind,
+                          const double runs[2], struct gf_figures_row ret[2])
+{
+    struct gf_figures_row *before = figures[0].causes[kind], *after = figures[1].causes[kind];
+    struct gf_figures_row *most[2] = {NULL};
+
+    for (size_t i = 0; i < GF_FIGURES_CAUSES && *after[i].cause; i++)
+        gf_figures_cause(before, after[i].cause);
+    for (size_t i = 0; i < GF_FIGURES_CAUSES && *before[i].cause; i++) {
+        struct gf_figures_row *pair = gf_figures_cause(after, before[i].cause);
+        if (fabs(gf_figures_growth(&before[i], pair, runs)) >
+            (most[0] ? fabs(gf_figures_growth(most[0], most[1], runs)) : 0)) {
+            most[0] = &before[i];
+            most[1] = pair;
+        }
     }
+    for (size_t i = 0; i < 2 && most[0]; i++) {
+        ret[i] = *most[i];
+        most[i]->seconds = most[i]->count = 0;
+    }
+    return most[0];
 }

@@ -4,11 +4,16 @@
 
 #include "tools/job/sums.h"
 
-#define GF_FIGURES_CAUSES 24
+#define GF_FIGURES_CAUSES 32
 
-struct gf_figures_stalls {
-    char cause[16]; /* "": the sum of all causes */
+/* What a cause took: time of threads in stalls, or time of GPUs without work. */
+enum gf_figures_of { GF_OF_STALLS, GF_OF_IDLE, GF_FIGURES_KINDS };
+
+struct gf_figures_row {
+    char cause[32]; /* "": the sum of all causes */
     double count, seconds;
+    double line_s; /* the time of the process that has the line */
+    char line[96]; /* "train.py:4 in load"; "" if unknown */
 };
 
 /* Sums over several reports, which are from the processes of one run, or from several runs. */
@@ -19,7 +24,7 @@ struct gf_figures {
     double gpu_s,
         gpu_empty_s; /* the time of the GPUs, and the part in which they had nothing to do */
     struct gf_copy_sum copies[GF_DIRECTIONS][GF_WAYS];
-    struct gf_figures_stalls stalls, causes[GF_FIGURES_CAUSES];
+    struct gf_figures_row stalls, causes[GF_FIGURES_KINDS][GF_FIGURES_CAUSES];
 };
 
 /*
@@ -35,4 +40,13 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
  * Returns the row of a cause, and adds the row if it is missing. If the table is full, returns its
  * last row.
  */
-struct gf_figures_stalls *gf_figures_cause(struct gf_figures *figures, const char *cause);
+struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CAUSES],
+                                        const char *cause);
+
+/* Returns the change of a cause's seconds from one run to the other, if rows are sums over runs. */
+double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,
+                         const double runs[2]);
+
+/* Moves the rows of the cause whose time changed most to `ret`. Returns false if there is none. */
+bool gf_figures_take_most(struct gf_figures figures[2], enum gf_figures_of kind,
+                          const double runs[2], struct gf_figures_row ret[2]);
