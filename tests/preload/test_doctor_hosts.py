@@ -40,6 +40,7 @@ def switch_port(control, port=6, bdf="0000:19:00.0"):
     return {f"{folder}/class": "0x060400\n", f"{folder}/config": space.decode("ascii")}
 
 
+SHM = "40 21 0:26 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw,size=1g{}\n"
 BOTH = f"{ALLOWED[0]},{ALLOWED[-1]}\n"
 KUBELET = "var/lib/kubelet/cpu_manager_state"
 # Each row changes files, variables or flags of a healthy machine, and names the check that must find a problem, with
@@ -57,6 +58,8 @@ SICK = {
     "boost of intel_pstate": ({f"{CPU}/intel_pstate/no_turbo": "1\n"}, {}, "no_turbo: 1", f"echo 0 > /{CPU}/intel_pstate"),
     "write-back": ({"proc/sys/vm/dirty_background_ratio": "90\n"}, {}, "57.6 GiB of dirty", "vm.dirty_background_bytes=4294967296"),
     "write-back in bytes": ({"proc/sys/vm/dirty_background_bytes": "68719476736\n"}, {}, "64 GiB of dirty", "vm.dirty_bytes"),
+    "batch-huge-pages": ({"proc/self/mountinfo": SHM.format("")}, {}, "no huge pages", "remount,huge=within_size"),
+    "batch-huge-pages, switched off": ({"proc/self/mountinfo": SHM.format(",huge=never")}, {}, "no huge pages", "within_size"),
     "data": ({"proc/self/mountinfo": MOUNTS}, {"--data": "/work"}, "/ is overlay", "bind mount"),
     "data beside a mount": ({"proc/self/mountinfo": MOUNTS}, {"--data": "/database"}, "/ is overlay", "bind mount"),
     "data on a network": ({"proc/self/mountinfo": MOUNTS}, {"--data": "/data/nfs/x"}, "/data/nfs is nfs4", "local disk"),
@@ -97,6 +100,8 @@ WELL_TOO = {
     "no huge pages for inference": ({"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]\n",
                                      "sys/kernel/mm/transparent_hugepage/shmem_enabled": "always within_size advise [never]\n"},
                                     {"GPUFEED_PROFILE": "inference"}),
+    "huge batches": ({"proc/self/mountinfo": SHM.format(",huge=advise")}, {}),
+    "small pages of batches for inference": ({"proc/self/mountinfo": SHM.format("")}, {"GPUFEED_PROFILE": "inference"}),
     "turbo": ({f"{CPU}/cpufreq/boost": "1\n", f"{CPU}/intel_pstate/no_turbo": "0\n"}, {}),
     "enough open files": ({"proc/self/limits": "Max open files            20000                 20000               files\n"}, {}),
     "a local disk": ({"proc/self/mountinfo": MOUNTS, "sys/class/bdi/259:2/read_ahead_kb": "128\n"}, {"--data": "/data"}),

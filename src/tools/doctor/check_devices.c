@@ -329,10 +329,10 @@ void gf_check_write_back(const struct gf_check_input *input, struct gf_findings 
 }
 
 struct mount {
-    char device[32], type[32], point[1024];
+    char device[32], type[32], point[1024], options[256]; /* options: of the file system */
 };
 
-/* Parses a line of mountinfo: "36 35 259:2 /root /point options - type source ..." */
+/* Parses a line of mountinfo: "36 35 259:2 /root /point options - type source options" */
 static bool parse_mount(const char *line, struct mount *ret)
 {
     const char *rest = strstr(line, " - ");
@@ -342,6 +342,8 @@ static bool parse_mount(const char *line, struct mount *ret)
         sscanf(line, "%*s %*s %15[0-9]:%15[0-9] %*s %1023s", major, minor, ret->point) != 3 ||
         *ret->point != '/' || sscanf(rest + 3, "%31s", ret->type) != 1)
         return false;
+    if (sscanf(rest + 3, "%*s %*s %255s", ret->options) != 1)
+        *ret->options = '\0';
     snprintf(ret->device, sizeof(ret->device), "%s:%s", major, minor);
     return true;
 }
@@ -432,4 +434,23 @@ void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
     } else {
         gf_ok(ret, "%s is on %s", folder, mount.type);
     }
+}
+
+void gf_check_batch_huge_pages(const struct gf_check_input *input, struct gf_findings *ret)
+{
+    struct mount mount;
+
+    if (gf_check_thp_is_off(input)) /* gf_check_huge_pages reports it */
+        return;
+    if (gf_check_is_inference(input) || !find_mount(input, "/dev/shm", &mount) ||
+        strcmp(mount.type, "tmpfs") != 0)
+        return;
+    const char *huge = strstr(mount.options, "huge=");
+    if (huge && strncmp(huge, "huge=never", strlen("huge=never")) != 0) {
+        gf_ok(ret, "batches in /dev/shm get huge pages");
+        return;
+    }
+    struct gf_finding *finding = gf_problem(ret, "batches in /dev/shm get no huge pages");
+    gf_finding_evidence(finding, "/proc/self/mountinfo: %s: %s", mount.point, mount.options);
+    gf_finding_command(finding, "mount -o remount,huge=within_size /dev/shm");
 }

@@ -67,11 +67,7 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
                             "and no sandbox that refuses the call");
 }
 
-/*
- * Whether prctl(PR_SET_THP_DISABLE) is in effect for the process. It overrides all settings of huge
- * pages, and children inherit it, also through execve.
- */
-static bool is_thp_disabled(const struct gf_check_input *input)
+bool gf_check_thp_is_off(const struct gf_check_input *input)
 {
     char text[4096];
 
@@ -84,7 +80,7 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
 {
     struct gf_thp thp;
 
-    if (is_thp_disabled(input))
+    if (gf_check_thp_is_off(input))
         return; /* gf_check_huge_pages reports it */
     gf_thp_read_shared(input->root, &thp);
     if (!thp.file || !strchr(thp.line, '[')) {
@@ -122,7 +118,7 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     static const char setting[] = HUGE_PAGES "enabled", of_faults[] = HUGE_PAGES "defrag";
     char enabled[160], defrag[160];
 
-    if (is_thp_disabled(input)) {
+    if (gf_check_thp_is_off(input)) {
         struct gf_finding *finding =
             gf_problem(ret, "this process and its children get no huge pages");
         gf_finding_evidence(finding, "/proc/self/status: THP_enabled: 0");

@@ -23,6 +23,12 @@ static inline bool gf_check_is_recorded(const struct gf_check_input *input)
     return *input->root;
 }
 
+/*
+ * Whether prctl(PR_SET_THP_DISABLE) is in effect for the process. It overrides all settings of huge
+ * pages, and children inherit it, also through execve.
+ */
+bool gf_check_thp_is_off(const struct gf_check_input *input);
+
 /* Whether latency matters more than throughput. */
 static inline bool gf_check_is_inference(const struct gf_check_input *input)
 {
