@@ -39,6 +39,13 @@ void *gf_cli_alloc(size_t count, size_t size)
     return gf_cli_memory(calloc(count ? count : 1, size));
 }
 
+void gf_cli_print_json(json_t *json)
+{
+    json_dumpf(gf_cli_memory(json), stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(json);
+}
+
 const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size)
 {
     const bool is_other = error == -ENOENT && *root && access(root, F_OK) == 0;

@@ -89,6 +89,9 @@ const char *gf_flags_operand(struct gf_flags *reader);
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
 
+/* Prints the JSON, indented, and drops the reference. main checks standard output for errors. */
+void gf_cli_print_json(json_t *json);
+
 /* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
 static inline json_t *gf_json_text(const char *text)
 {

@@ -340,15 +340,11 @@ static json_t *growth_json(const struct sides *sides, enum gf_figures_of kind)
 
 static void print_comparison(const struct sides *sides, const struct gf_ratio *ratio)
 {
-    json_t *whole = json_pack(
+    gf_cli_print_json(json_pack(
         "{s:i, s:s, s:f, s:f, s:f, s:o, s:o, s:{s:o, s:o}}", "schema", 1, "time",
         sides->by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1, "high",
         ratio->high - 1, "before", side_json(sides, 0), "after", side_json(sides, 1), "grew",
-        "gpu_idle", growth_json(sides, GF_OF_IDLE), "stalls", growth_json(sides, GF_OF_STALLS));
-
-    json_dumpf(gf_cli_memory(whole), stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(whole);
+        "gpu_idle", growth_json(sides, GF_OF_IDLE), "stalls", growth_json(sides, GF_OF_STALLS)));
 }
 
 /* Compares runs of a command in two environments, or two reports (docs/compare.md). */

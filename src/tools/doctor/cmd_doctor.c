@@ -157,20 +157,14 @@ static json_t *finding_json(const struct gf_finding *finding)
                      gf_json_text(finding->where[gf_where_slurm]));
 }
 
-/* 0 or -ENOMEM. */
-static int print_json(const struct gf_findings *findings)
+static void print_json(const struct gf_findings *findings)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < findings->count; i++)
         json_array_append_new(list, finding_json(&findings->list[i]));
-    json_t *whole = json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version", GF_VERSION,
-                              "findings", list);
-    char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
-    const int failed = text && puts(text) >= 0 ? 0 : -ENOMEM;
-    free(text);
-    json_decref(whole);
-    return failed;
+    gf_cli_print_json(json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version",
+                                GF_VERSION, "findings", list));
 }
 
 /*
@@ -201,7 +195,6 @@ static int show_findings(struct gf_check_input *input, enum output output)
     static struct gf_topo topo;
     static struct gf_findings findings;
     struct gf_machine *machine;
-    int failed = 0;
 
     const int error = gf_machine_load(input->root, &machine);
     if (error) {
@@ -212,13 +205,13 @@ static int show_findings(struct gf_check_input *input, enum output output)
     input->topo = &topo;
     gf_doctor_run(input, &findings);
     if (output == OUTPUT_JSON)
-        failed = print_json(&findings);
+        print_json(&findings);
     else if (output == OUTPUT_SCRIPT)
         print_script(&findings);
     else
         print_text(&findings, input);
     gf_machine_free(machine);
-    if (failed || fflush(stdout) || ferror(stdout))
+    if (fflush(stdout) || ferror(stdout))
         return GF_EXIT_CANNOT_LOOK;
     return count_status(&findings, gf_status_problem) ? GF_EXIT_PROBLEM : GF_EXIT_OK;
 }

@@ -64,13 +64,6 @@ static int gf_out_file_end(struct gf_out_file *file)
 
 /* Shows logs (docs/log.md) and reports (docs/report.md). */
 
-static void print_json(json_t *json)
-{
-    json_dumpf(gf_cli_memory(json), stdout, JSON_INDENT(2));
-    json_decref(json);
-    putchar('\n');
-}
-
 typedef void writer(FILE *out, const struct gf_answer *answer);
 
 static struct gf_torch_trace torch; /* of --with */
@@ -153,7 +146,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
     if (gf_report_flags_write(flags))
         code = write_files(flags->files, &answer);
     else if (flags->form == GF_FORM_JSON)
-        print_json(gf_answer_json(&answer, flags->top, flags->by));
+        gf_cli_print_json(gf_answer_json(&answer, flags->top, flags->by));
     else
         gf_answer_print(stdout, &answer, flags->top, flags->by);
     gf_answer_free(&answer);

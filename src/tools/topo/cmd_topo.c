@@ -9,110 +9,6 @@
 
 #include <stdio.h>
 
-struct arguments {
-    bool help, json;
-    const char *machine; /* NULL: use GPUFEED_MACHINE, if it is set */
-    const char *record;
-};
-
-static void print_topo_help(void)
-{
-    puts("Usage: gpufeed topo [--json] [--machine FOLDER]\n"
-         "       gpufeed topo --record FOLDER\n\n"
-         "Shows the NUMA nodes with their CPUs and memory, the GPUs with their node and\n"
-         "where the node was read, and which of them this process may use.\n\n"
-         "  --json            print JSON\n"
-         "  --machine FOLDER  show a recorded machine\n"
-         "  --record FOLDER   record this machine, for --machine and GPUFEED_MACHINE\n\n"
-         "Exit code: 0; 1 if the machine cannot be read or recorded; 2 if the command line\n"
-         "is not valid.");
-}
-
-enum { FLAG_JSON = 1, FLAG_MACHINE, FLAG_RECORD };
-
-static const struct option flags[] = {
-    {"json", no_argument, NULL, FLAG_JSON},
-    {"machine", required_argument, NULL, FLAG_MACHINE},
-    {"record", required_argument, NULL, FLAG_RECORD},
-    {"help", no_argument, NULL, GF_FLAG_HELP},
-    {0},
-};
-
-/* Returns 0 or the exit code. */
-static int read_arguments(int argc, char **argv, struct arguments *ret)
-{
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
-
-    for (;;)
-        switch (gf_flags_next(&reader)) {
-        case FLAG_JSON:
-            ret->json = true;
-            break;
-        case FLAG_MACHINE:
-            ret->machine = optarg;
-            break;
-        case FLAG_RECORD:
-            ret->record = optarg;
-            break;
-        case GF_FLAG_HELP:
-            ret->help = true;
-            return 0;
-        case GF_FLAG_NO_VALUE:
-            gf_cli_error("topo", "--%s needs a folder", reader.flag->name);
-            return GF_EXIT_USAGE;
-        case GF_FLAG_INVALID:
-            return GF_EXIT_USAGE;
-        default:
-            return reader.at < argc ? gf_flags_excess("topo", argv[reader.at]) : 0;
-        }
-}
-
-static int record_machine(const char *folder)
-{
-    const int error = gf_recording_write(folder);
-
-    if (!error) {
-        printf("wrote %s\n", folder);
-        return GF_EXIT_OK;
-    }
-    gf_cli_error("topo", "cannot record into %s: %s", folder, gf_output_reason(error));
-    return GF_EXIT_FAILED;
-}
-
-static int show_machine(const char *root, bool json)
-{
-    static struct gf_topo topo;
-    struct gf_machine *machine;
-
-    const int error = gf_machine_load(root, &machine);
-    if (error)
-        return gf_cli_machine_error("topo", root, error);
-    gf_topo_gather(machine, root, environ, &topo);
-    if (!json)
-        gf_topo_print(&topo);
-    const int failed = json ? gf_topo_print_json(&topo) : 0;
-    gf_machine_free(machine);
-    return failed ? GF_EXIT_FAILED : GF_EXIT_OK;
-}
-
-int gf_cmd_topo(int argc, char **argv)
-{
-    static struct gf_options options;
-    struct arguments arguments = {0};
-    const int code = read_arguments(argc, argv, &arguments);
-
-    if (code)
-        return code;
-    if (arguments.help) {
-        print_topo_help();
-        return GF_EXIT_OK;
-    }
-    if (arguments.record)
-        return record_machine(arguments.record);
-    gf_options_load(&options, environ);
-    return show_machine(arguments.machine ? arguments.machine : options.machine, arguments.json);
-}
-
 #define SCHEMA 1
 #define JSON_LIST_MAX 4096
 
@@ -180,7 +76,7 @@ static json_t *process_json(const struct gf_facts *facts)
         facts->numa_balancing);
 }
 
-int gf_topo_print_json(const struct gf_topo *topo)
+static json_t *topo_json(const struct gf_topo *topo)
 {
     const struct gf_machine *machine = topo->machine;
     json_t *nodes = json_array(), *gpus = json_array();
@@ -189,17 +85,10 @@ int gf_topo_print_json(const struct gf_topo *topo)
         json_array_append_new(nodes, node_json(machine, &machine->nodes[i]));
     for (size_t i = 0; i < topo->gpu_count; i++)
         json_array_append_new(gpus, gpu_json(&topo->gpus[i]));
-    json_t *all =
-        json_pack("{s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "version", GF_VERSION,
-                  "recorded", machine->recorded, "nodes", nodes, "gpus", gpus, "device_order_doubt",
-                  gf_json_text(topo->visible.doubt), "process", process_json(&topo->facts));
-    if (!all || json_dumpf(all, stdout, JSON_INDENT(2))) {
-        json_decref(all);
-        return -ENOMEM;
-    }
-    putchar('\n');
-    json_decref(all);
-    return 0;
+    return json_pack("{s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "version", GF_VERSION,
+                     "recorded", machine->recorded, "nodes", nodes, "gpus", gpus,
+                     "device_order_doubt", gf_json_text(topo->visible.doubt), "process",
+                     process_json(&topo->facts));
 }
 
 #define LIST_MAX 512
@@ -297,7 +186,7 @@ static void print_process(const struct gf_topo *topo)
              "first");
 }
 
-void gf_topo_print(const struct gf_topo *topo)
+static void print_topo(const struct gf_topo *topo)
 {
     const struct gf_machine *machine = topo->machine;
 
@@ -318,4 +207,109 @@ void gf_topo_print(const struct gf_topo *topo)
     else if (topo->visible.doubt)
         printf("CUDA may number the GPUs in another order: %s\n", topo->visible.doubt);
     print_process(topo);
+}
+
+struct arguments {
+    bool help, json;
+    const char *machine; /* NULL: use GPUFEED_MACHINE, if it is set */
+    const char *record;
+};
+
+static void print_topo_help(void)
+{
+    puts("Usage: gpufeed topo [--json] [--machine FOLDER]\n"
+         "       gpufeed topo --record FOLDER\n\n"
+         "Shows the NUMA nodes with their CPUs and memory, the GPUs with their node and\n"
+         "where the node was read, and which of them this process may use.\n\n"
+         "  --json            print JSON\n"
+         "  --machine FOLDER  show a recorded machine\n"
+         "  --record FOLDER   record this machine, for --machine and GPUFEED_MACHINE\n\n"
+         "Exit code: 0; 1 if the machine cannot be read or recorded; 2 if the command line\n"
+         "is not valid.");
+}
+
+enum { FLAG_JSON = 1, FLAG_MACHINE, FLAG_RECORD };
+
+static const struct option flags[] = {
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"machine", required_argument, NULL, FLAG_MACHINE},
+    {"record", required_argument, NULL, FLAG_RECORD},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+/* Returns 0 or the exit code. */
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+
+    for (;;)
+        switch (gf_flags_next(&reader)) {
+        case FLAG_JSON:
+            ret->json = true;
+            break;
+        case FLAG_MACHINE:
+            ret->machine = optarg;
+            break;
+        case FLAG_RECORD:
+            ret->record = optarg;
+            break;
+        case GF_FLAG_HELP:
+            ret->help = true;
+            return 0;
+        case GF_FLAG_NO_VALUE:
+            gf_cli_error("topo", "--%s needs a folder", reader.flag->name);
+            return GF_EXIT_USAGE;
+        case GF_FLAG_INVALID:
+            return GF_EXIT_USAGE;
+        default:
+            return reader.at < argc ? gf_flags_excess("topo", argv[reader.at]) : 0;
+        }
+}
+
+static int record_machine(const char *folder)
+{
+    const int error = gf_recording_write(folder);
+
+    if (!error) {
+        printf("wrote %s\n", folder);
+        return GF_EXIT_OK;
+    }
+    gf_cli_error("topo", "cannot record into %s: %s", folder, gf_output_reason(error));
+    return GF_EXIT_FAILED;
+}
+
+static int show_machine(const char *root, bool json)
+{
+    static struct gf_topo topo;
+    struct gf_machine *machine;
+
+    const int error = gf_machine_load(root, &machine);
+    if (error)
+        return gf_cli_machine_error("topo", root, error);
+    gf_topo_gather(machine, root, environ, &topo);
+    if (json)
+        gf_cli_print_json(topo_json(&topo));
+    else
+        print_topo(&topo);
+    gf_machine_free(machine);
+    return GF_EXIT_OK;
+}
+
+int gf_cmd_topo(int argc, char **argv)
+{
+    static struct gf_options options;
+    struct arguments arguments = {0};
+    const int code = read_arguments(argc, argv, &arguments);
+
+    if (code)
+        return code;
+    if (arguments.help) {
+        print_topo_help();
+        return GF_EXIT_OK;
+    }
+    if (arguments.record)
+        return record_machine(arguments.record);
+    gf_options_load(&options, environ);
+    return show_machine(arguments.machine ? arguments.machine : options.machine, arguments.json);
 }

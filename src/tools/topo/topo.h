@@ -39,7 +39,3 @@ struct gf_topo {
  */
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
                     struct gf_topo *ret);
-
-void gf_topo_print(const struct gf_topo *topo);
-/* 0, or -ENOMEM. */
-int gf_topo_print_json(const struct gf_topo *topo);
