@@ -346,9 +346,3 @@ int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *t
     free(words);
     return s.short_of_memory ? ENOMEM : state ? 0 : ENOENT;
 }
-
-void gf_python_threads_free(struct gf_python_threads *python)
-{
-    free(python->states);
-    *python = (struct gf_python_threads){0};
-}

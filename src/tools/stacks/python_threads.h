@@ -25,8 +25,7 @@ struct gf_python_threads {
 
 /*
  * Returns 0 or an errno: ENOENT if the process has no interpreter that exports _PyRuntime, ENOTSUP
- * if frames of its version cannot be read, ENOMEM. The caller calls gf_python_threads_free in every
- * case.
+ * if frames of its version cannot be read, ENOMEM. The states are never freed: the caller is a child
+ * process that ends.
  */
 int gf_python_threads_find(struct gf_python_threads *python, struct gf_target *target);
-void gf_python_threads_free(struct gf_python_threads *python);

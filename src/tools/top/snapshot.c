@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "os/launch.h"
 #include "os/procfs.h"
+#include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
@@ -22,81 +23,26 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-/* The start environment of another process. */
-
-struct gf_process_env {
-    char *text;
-    char **list; /* ends with NULL; never NULL itself */
-};
-
-#define ENV_TEXT_MAX ((size_t)4 << 20)
-
-static char *empty_list[] = {NULL};
-
 /*
- * Reads a whole file of /proc, whose size is not known in advance. Returns NULL if the file is
- * empty or memory is short.
+ * Reads the start environment of a process. The list ends with NULL; it has no variables if the
+ * environment cannot be read. The caller frees the list, whose texts are valid until the next call.
  */
-static char *read_text(FILE *file, size_t *ret_size)
+static char **read_environment(pid_t pid)
 {
-    char *text = NULL;
-    size_t size = 0, room = 0, got = 1;
-
-    while (got && size < ENV_TEXT_MAX) {
-        if (size + 1 >= room) {
-            char *grown = realloc(text, room = room ? 2 * room : 4096);
-            if (!grown)
-                break;
-            text = grown;
-        }
-        got = fread(text + size, 1, room - size - 1, file);
-        size += got;
-    }
-    if (text)
-        text[size] = '\0';
-    *ret_size = size;
-    return text;
-}
-
-/* Makes a list of the variables in a text in which each variable ends with a zero byte. */
-static char **list_of(char *text, size_t size)
-{
+    static char text[4 << 20];
+    char path[64], **list = NULL;
     size_t count = 0;
-
-    for (size_t i = 0; i < size; i++)
-        count += !text[i];
-    char **list = calloc(count + 2, sizeof(char *));
-    count = 0;
-    for (size_t at = 0; list && at < size; at += strlen(text + at) + 1)
-        list[count++] = text + at;
-    return list;
-}
-
-/* Reads the environment of a process. The list is empty if the environment cannot be read. */
-static struct gf_process_env gf_process_env_read(pid_t pid)
-{
-    struct gf_process_env env = {.list = empty_list};
-    char path[64];
-    size_t size = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/environ", pid);
     FILE *file = fopen(path, "re");
-    if (!file)
-        return env;
-    env.text = read_text(file, &size);
-    fclose(file);
-    char **list = env.text ? list_of(env.text, size) : NULL;
-    if (list)
-        env.list = list;
-    return env;
-}
-
-static void gf_process_env_free(struct gf_process_env *env)
-{
-    if (env->list != empty_list)
-        free(env->list);
-    free(env->text);
-    *env = (struct gf_process_env){.list = empty_list};
+    const size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = '\0';
+    for (size_t at = 0; at < size; at += strlen(text + at) + 1)
+        *GF_JOB_ADD(list, count) = text + at;
+    *GF_JOB_ADD(list, count) = NULL;
+    return list;
 }
 
 #define TEXT_MAX ((uint64_t)GF_REPORT_MOST)
@@ -271,14 +217,14 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
  */
 static bool report_path(pid_t pid, char *ret, size_t size)
 {
-    struct gf_process_env env = gf_process_env_read(pid);
-    const char *pattern = gf_launch_variable(env.list, "GPUFEED_REPORT");
+    char **env = read_environment(pid);
+    const char *pattern = gf_launch_variable(env, "GPUFEED_REPORT");
     struct gf_rank rank;
 
-    gf_launch_rank(env.list, &rank);
+    gf_launch_rank(env, &rank);
     const bool found =
         pattern && *pattern && gf_path_expand(pattern, pid, rank.rank, ret, size) == 0;
-    gf_process_env_free(&env);
+    free(env);
     return found;
 }
 
@@ -309,26 +255,25 @@ static void read_file(struct gf_snapshot *ret)
 /* Whether GPUFEED_LIVE or GPUFEED_REPORT makes the process write its figures. */
 static bool is_wanted(pid_t pid)
 {
-    struct gf_process_env env = gf_process_env_read(pid);
-    const char *live = gf_launch_variable(env.list, "GPUFEED_LIVE"),
-               *report = gf_launch_variable(env.list, "GPUFEED_REPORT");
+    char **env = read_environment(pid);
+    const char *live = gf_launch_variable(env, "GPUFEED_LIVE"),
+               *report = gf_launch_variable(env, "GPUFEED_REPORT");
     const bool is = (live && strcmp(live, "on") == 0) || (report && *report);
 
-    gf_process_env_free(&env);
+    free(env);
     return is;
 }
 
 static bool is_of_job(pid_t pid, const char *job)
 {
-    struct gf_process_env env = gf_process_env_read(pid);
+    char **env = read_environment(pid);
     bool is = false;
 
     for (size_t i = 0; gf_launch_job_variables[i] && !is; i++) {
-        const char *value = gf_launch_variable(env.list, gf_launch_job_variables[i]);
+        const char *value = gf_launch_variable(env, gf_launch_job_variables[i]);
         is = value && strcmp(value, job) == 0;
     }
-
-    gf_process_env_free(&env);
+    free(env);
     return is;
 }
 
