@@ -28,13 +28,6 @@ struct gf_nvml {
     int (*memory_affinity)(void *device, unsigned words, unsigned long *ret_nodes, unsigned scope);
 };
 
-/*
- * Returns false if the process has not loaded NVML, or if NVML fails; then gf_nvml_close must not
- * be called. Takes the loader's lock, so no hook may call this function.
- */
-static bool gf_nvml_open(struct gf_nvml *ret);
-static void gf_nvml_close(struct gf_nvml *nvml);
-
 #define NODE_WORDS (GF_NODES_MAX / 64)
 enum { scope_node = 0 }; /* NVML_AFFINITY_SCOPE_NODE */
 
@@ -47,7 +40,11 @@ static bool find_functions(struct gf_nvml *nvml)
     return nvml->init && nvml->shutdown && nvml->by_bus_id && nvml->memory_affinity;
 }
 
-static bool gf_nvml_open(struct gf_nvml *ret)
+/*
+ * Returns false if the process has not loaded NVML, or if NVML fails. Takes the loader's lock, so no
+ * hook may call this function.
+ */
+static bool open_nvml(struct gf_nvml *ret)
 {
     ret->handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (!ret->handle)
@@ -62,14 +59,8 @@ static bool gf_nvml_open(struct gf_nvml *ret)
     return false;
 }
 
-static void gf_nvml_close(struct gf_nvml *nvml)
-{
-    nvml->shutdown();
-    dlclose(nvml->handle);
-}
-
 /* Returns the node of the GPU with this PCI address; -1 if NVML does not know it. */
-static int gf_nvml_node(const struct gf_nvml *nvml, const char *bdf)
+static int read_nvml_node(const struct gf_nvml *nvml, const char *bdf)
 {
     struct gf_nodes nodes = {0};
     unsigned long words[NODE_WORDS] = {0};
@@ -115,14 +106,15 @@ void gf_gpu_ask_nvml(const struct gf_cuda *cuda)
     int count = 0;
 
     if (!cuda->cuDeviceGetCount || cuda->cuDeviceGetCount(&count) != CUDA_SUCCESS ||
-        !gf_nvml_open(&nvml))
+        !open_nvml(&nvml))
         return;
     nvml_count = (size_t)gf_min(count, DEVICES_MAX);
     for (size_t device = 0; device < nvml_count; device++) {
         read_bdf(cuda, (int)device, bdf);
-        nvml_nodes[device] = *bdf ? gf_nvml_node(&nvml, bdf) : -1;
+        nvml_nodes[device] = *bdf ? read_nvml_node(&nvml, bdf) : -1;
     }
-    gf_nvml_close(&nvml);
+    nvml.shutdown();
+    dlclose(nvml.handle);
 }
 
 void gf_gpu_read(const struct gf_cuda *cuda, int device, bool ask_node, struct gf_gpu *ret)

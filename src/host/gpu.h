@@ -34,12 +34,9 @@ void gf_gpu_read(const struct gf_cuda *cuda, int device, bool ask_node, struct g
  * initialised, because that would open descriptors in the program's table.
  */
 
-struct gf_cuda;
-
 /*
  * Finds NVML, if the program has loaded it since the last call, and then starts the thread that
- * reads the clocks. Called on the library's thread,
- * because it takes the loader's lock.
+ * reads the clocks. Called on the library's thread, because it takes the loader's lock.
  */
 void gf_gpu_clock_find(const struct gf_cuda *cuda);
 

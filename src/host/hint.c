@@ -12,38 +12,7 @@
 static const char entry_prefix[] = GF_NAME_BOUND "=";
 static const char engine_prefix[] = GF_NAME_ENGINE "=";
 
-static const struct {
-    int policy;
-    const char *name;
-} policies[] = {
-    {MPOL_DEFAULT, "default"},
-    {MPOL_PREFERRED, "preferred"},
-    {MPOL_BIND, "bind"},
-    {GF_MPOL_PREFERRED_MANY, "preferred-many"},
-};
-
-static const char *policy_name(int policy)
-{
-    for (size_t i = 0; i < GF_ARRAY_LEN(policies); i++)
-        if (policies[i].policy == policy)
-            return policies[i].name;
-    return policies[0].name;
-}
-
-struct out {
-    char *buf;
-    size_t size, at;
-};
-
-static void put_text(struct out *out, const char *text)
-{
-    const size_t length = strlen(text);
-    if (out->at + length < out->size)
-        memcpy(out->buf + out->at, text, length + 1);
-    out->at += length;
-}
-
-static void put_bits(struct out *out, const uint64_t *word, size_t n)
+static void say_bits(struct gf_textbuf *out, const uint64_t *word, size_t n)
 {
     if (out->at >= out->size)
         return;
@@ -55,18 +24,14 @@ static void put_bits(struct out *out, const uint64_t *word, size_t n)
 
 int gf_hint_format(const struct gf_hint *hint, char *buf, size_t size)
 {
-    struct out out = {buf, size, 0};
-    char head[64];
+    struct gf_textbuf out = {buf, size, 0};
 
-    gf_fmt(head, sizeof(head), "%sv1;pid=%d;was=", entry_prefix, hint->pid);
-    put_text(&out, head);
-    put_bits(&out, GF_WORDS(&hint->was));
-    put_text(&out, ";set=");
-    put_bits(&out, GF_WORDS(&hint->set));
-    put_text(&out, ";policy=");
-    put_text(&out, policy_name(hint->policy));
-    put_text(&out, ";nodes=");
-    put_bits(&out, GF_WORDS(&hint->nodes));
+    gf_say(&out, "%sv1;pid=%d;was=", entry_prefix, hint->pid);
+    say_bits(&out, GF_WORDS(&hint->was));
+    gf_say(&out, ";set=");
+    say_bits(&out, GF_WORDS(&hint->set));
+    gf_say(&out, ";policy=%s;nodes=", gf_mempolicy_name(hint->policy));
+    say_bits(&out, GF_WORDS(&hint->nodes));
     return out.at < size ? (int)out.at : -ENOSPC;
 }
 
@@ -91,12 +56,13 @@ static const char *take_field(char **at, const char *name)
 
 static int parse_policy(const char *text, int *ret)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(policies); i++) {
-        if (strcmp(text, policies[i].name) == 0) {
-            *ret = policies[i].policy;
+    static const int policies[] = {MPOL_DEFAULT, MPOL_PREFERRED, MPOL_BIND, GF_MPOL_PREFERRED_MANY};
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(policies); i++)
+        if (strcmp(text, gf_mempolicy_name(policies[i])) == 0) {
+            *ret = policies[i];
             return 0;
         }
-    }
     return -EINVAL;
 }
 

@@ -195,13 +195,12 @@ int gf_record_file(const char *folder, const char *name)
     return gf_record_text(folder, name, text, (size_t)length + 1);
 }
 
-static int record_files(const char *folder, const char *prefix, const char *const *files,
-                        size_t count)
+int gf_record_files(const char *folder, const char *prefix, const char *const *files, size_t count)
 {
     int error = 0;
     for (size_t i = 0; i < count && !error; i++) {
         char name[256];
-        gf_fmt(name, sizeof(name), "%s/%s", prefix, files[i]);
+        gf_fmt(name, sizeof(name), "%s%s", prefix, files[i]);
         error = gf_record_file(folder, name);
     }
     return error;
@@ -217,15 +216,15 @@ static int record_system(const char *folder, const struct gf_machine *machine)
                                             "local_cpulist",  "current_link_width",
                                             "max_link_width", "iommu_group/type"};
     char prefix[128];
-    int error = record_files(folder, "sys/devices/system", of_system, GF_ARRAY_LEN(of_system));
+    int error = gf_record_files(folder, "sys/devices/system/", of_system, GF_ARRAY_LEN(of_system));
 
     for (size_t i = 0; i < machine->node_count && !error; i++) {
-        gf_fmt(prefix, sizeof(prefix), "sys/devices/system/node/node%u", machine->nodes[i].id);
-        error = record_files(folder, prefix, of_node, GF_ARRAY_LEN(of_node));
+        gf_fmt(prefix, sizeof(prefix), "sys/devices/system/node/node%u/", machine->nodes[i].id);
+        error = gf_record_files(folder, prefix, of_node, GF_ARRAY_LEN(of_node));
     }
     for (size_t i = 0; i < machine->gpu_count && !error; i++) {
-        gf_fmt(prefix, sizeof(prefix), "sys/bus/pci/devices/%s", machine->gpus[i].bdf);
-        error = record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
+        gf_fmt(prefix, sizeof(prefix), "sys/bus/pci/devices/%s/", machine->gpus[i].bdf);
+        error = gf_record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
         gf_fmt(prefix, sizeof(prefix), GF_PCI_NUMA_STATUS, machine->gpus[i].bdf);
         if (!error)
             error = gf_record_file(folder, prefix);

@@ -27,3 +27,6 @@ int gf_record_text(const char *folder, const char *name, const char *text, size_
  * -errno. If this system lacks the file, returns 0.
  */
 int gf_record_file(const char *folder, const char *name);
+
+/* The same for several files, whose names follow the prefix. Stops at the first error. */
+int gf_record_files(const char *folder, const char *prefix, const char *const *files, size_t count);

@@ -30,29 +30,13 @@ static const char *const host_files[] = {
     "var/lib/kubelet/cpu_manager_state",
 };
 
-/*
- * Copies files, whose names follow the prefix, into the folder. Returns 0 or -errno; a file that is
- * missing here is skipped.
- */
-static int record_each(const char *folder, const char *prefix, const char *const *files,
-                       size_t count)
-{
-    char name[192];
-    int error = 0;
-
-    for (size_t i = 0; i < count && !error; i++) {
-        snprintf(name, sizeof(name), "%s%s", prefix, files[i]);
-        error = gf_record_file(folder, name);
-    }
-    return error;
-}
-
 /* Copies all files that checks read, including the files of os/procfs.h. */
 static int record_settings(const char *folder)
 {
-    const int error = record_each(folder, "", host_files, GF_ARRAY_LEN(host_files));
+    const int error = gf_record_files(folder, "", host_files, GF_ARRAY_LEN(host_files));
     return error ? error
-                 : record_each(folder, "", gf_thp_shared_files, GF_ARRAY_LEN(gf_thp_shared_files));
+                 : gf_record_files(folder, "", gf_thp_shared_files,
+                                   GF_ARRAY_LEN(gf_thp_shared_files));
 }
 
 void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret)
@@ -86,7 +70,7 @@ static int record_clocks(const char *folder)
         gf_cpufreq_policy("", (unsigned)cpu, &policy);
         gf_set_or(&seen, &seen, &policy);
         snprintf(prefix, sizeof(prefix), GF_CPUFREQ, (unsigned)cpu);
-        error = record_each(folder, prefix, files, GF_ARRAY_LEN(files));
+        error = gf_record_files(folder, prefix, files, GF_ARRAY_LEN(files));
     }
     return error;
 }
@@ -132,11 +116,11 @@ static int record_device(const char *folder, const char *path, const char *bdf)
     if (gf_procfs_read(class, sizeof(class), "", "%sclass", prefix) <= 0)
         return 0;
     if (strncmp(class, "0x0604", 6) == 0)
-        return record_each(folder, prefix, of_bridge, GF_ARRAY_LEN(of_bridge));
+        return gf_record_files(folder, prefix, of_bridge, GF_ARRAY_LEN(of_bridge));
     if (strncmp(class, "0x03", 4) != 0 && strncmp(class, "0x02", 4) != 0 &&
         strncmp(class, "0x0108", 6) != 0)
         return 0;
-    const int error = record_each(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
+    const int error = gf_record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
     snprintf(prefix, sizeof(prefix), "%s/%s/msi_irqs", path, bdf);
     return error ? error : for_each(folder, prefix, record_interrupt);
 }
@@ -154,7 +138,7 @@ static int record_idle_states(const char *folder)
     for (unsigned i = 0; i < IDLE_STATES_MAX && !error; i++) {
         snprintf(prefix, sizeof(prefix), "sys/devices/system/cpu/cpu%d/cpuidle/state%u/",
                  gf_set_next(&online, 0), i);
-        error = record_each(folder, prefix, of_state, GF_ARRAY_LEN(of_state));
+        error = gf_record_files(folder, prefix, of_state, GF_ARRAY_LEN(of_state));
     }
     return error;
 }
