@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 
-struct out {
-    char *buf;
-    size_t size;
-    size_t at;
-};
-
 struct spec {
     int width;
     int precision; /* -1 if not given */
@@ -14,14 +8,15 @@ struct spec {
     bool zero;
 };
 
-static void put(struct out *out, char c)
+static void put(struct gf_textbuf *out, char c)
 {
     if (out->at + 1 < out->size)
         out->buf[out->at] = c;
     out->at++;
 }
 
-static void put_field(struct out *out, const struct spec *spec, const char *text, size_t length)
+static void put_field(struct gf_textbuf *out, const struct spec *spec, const char *text,
+                      size_t length)
 {
     const size_t width = spec->width > 0 ? (size_t)spec->width : 0;
     const size_t fill = width > length ? width - length : 0;
@@ -36,7 +31,7 @@ static void put_field(struct out *out, const struct spec *spec, const char *text
             put(out, ' ');
 }
 
-static void put_number(struct out *out, struct spec *spec, uint64_t value, unsigned base,
+static void put_number(struct gf_textbuf *out, struct spec *spec, uint64_t value, unsigned base,
                        bool negative)
 {
     char digits[32];
@@ -55,7 +50,7 @@ static void put_number(struct out *out, struct spec *spec, uint64_t value, unsig
     put_field(out, spec, digits + at, sizeof(digits) - at);
 }
 
-static void put_string(struct out *out, const struct spec *spec, const char *text)
+static void put_string(struct gf_textbuf *out, const struct spec *spec, const char *text)
 {
     struct spec plain = *spec;
     plain.zero = false;
@@ -138,7 +133,7 @@ static uint64_t take_unsigned(enum length length, va_list *args)
     return va_arg(*args, unsigned);
 }
 
-static void put_error(struct out *out, const struct spec *spec, int error)
+static void put_error(struct gf_textbuf *out, const struct spec *spec, int error)
 {
     const char *text = strerrordesc_np(error); /* strerror translates and may allocate */
     if (text) {
@@ -149,7 +144,8 @@ static void put_error(struct out *out, const struct spec *spec, int error)
     }
 }
 
-static const char *put_conversion(struct out *out, const char *percent, va_list *args, int error)
+static const char *put_conversion(struct gf_textbuf *out, const char *percent, va_list *args,
+                                  int error)
 {
     struct spec spec = {.precision = -1};
     enum length length;
@@ -201,7 +197,7 @@ static const char *put_conversion(struct out *out, const char *percent, va_list 
 int gf_vfmt(char *buf, size_t size, const char *format, va_list args)
 {
     const int error = errno;
-    struct out out = {.buf = buf, .size = size};
+    struct gf_textbuf out = {.buf = buf, .size = size};
     va_list copy;
 
     va_copy(copy, args);
@@ -245,9 +241,9 @@ void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes)
         gf_say(words, "%lu MiB", mib);
 }
 
-/* Decodes one character. Returns its length in bytes, or 0 if the bytes are not UTF-8. */
-static unsigned decode(const unsigned char *at, uint32_t *ret)
+unsigned gf_utf8_decode(const char *text, uint32_t *ret)
 {
+    const unsigned char *at = (const unsigned char *)text;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned length = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : 4;
 
@@ -284,7 +280,7 @@ static const char *find_not_plain(const char *text, unsigned *ret_length)
     uint32_t c;
 
     for (; *text; text += *ret_length) {
-        *ret_length = decode((const unsigned char *)text, &c);
+        *ret_length = gf_utf8_decode(text, &c);
         if (*ret_length && is_plain(c))
             continue;
         *ret_length = gf_max(*ret_length, 1U);

@@ -57,6 +57,9 @@ static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
     return 4;
 }
 
+/* Reads one code point of UTF-8. Returns its length in bytes; 0 if the bytes are not valid UTF-8. */
+unsigned gf_utf8_decode(const char *text, uint32_t *ret);
+
 /*
  * Replaces each byte of characters that change a terminal's state by '?', in place: control
  * characters (C0, DEL and C1), marks of text direction, line separators, and invalid UTF-8. Returns

@@ -19,45 +19,22 @@ static void put_line(struct gf_json *json)
         put(json, "  ", 2);
 }
 
-/*
- * Returns the length of the UTF-8 sequence at p; 0 if the bytes are not valid UTF-8. Paths and
- * names may contain such bytes.
- */
-static size_t utf8_length(const unsigned char *p)
-{
-    const size_t length = p[0] < 0x80   ? 1
-                          : p[0] < 0xc2 ? 0
-                          : p[0] < 0xe0 ? 2
-                          : p[0] < 0xf0 ? 3
-                          : p[0] < 0xf5 ? 4
-                                        : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 static void put_string(struct gf_json *json, const char *text)
 {
-    const unsigned char *p = (const unsigned char *)text;
+    uint32_t point;
 
     put(json, "\"", 1);
-    while (*p) {
+    for (unsigned length; *text; text += length ? length : 1) {
         char escaped[8];
-        const size_t length = utf8_length(p);
-        if (*p == '"' || *p == '\\') {
-            put(json, (const char[]){'\\', (char)*p}, 2);
-        } else if (*p < 0x20 || *p == 0x7f) {
-            put(json, escaped, (size_t)gf_fmt(escaped, sizeof(escaped), "\\u%04x", *p));
-        } else if (length == 0) {
+        length = gf_utf8_decode(text, &point);
+        if (*text == '"' || *text == '\\')
+            put(json, (const char[]){'\\', *text}, 2);
+        else if (length == 0) /* paths and names may contain such bytes */
             put(json, "\\ufffd", 6);
-        } else {
-            put(json, (const char *)p, length);
-        }
-        p += length ? length : 1;
+        else if (point < 0x20 || point == 0x7f)
+            put(json, escaped, (size_t)gf_fmt(escaped, sizeof(escaped), "\\u%04x", point));
+        else
+            put(json, text, length);
     }
     put(json, "\"", 1);
 }
