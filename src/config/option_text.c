@@ -31,60 +31,48 @@ static const char *format_size(uint64_t bytes, char *buf, size_t size)
     return buf;
 }
 
-const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, size_t size)
+/* Describes the values of a row, as a short form such as "off|PATH" or in words. Returns buf. */
+static const char *describe(const struct gf_option_row *row, bool is_form, char *buf, size_t size)
 {
     char low[24], high[24], words[160];
 
     switch (row->kind) {
     case gf_option_choice:
-        return join_words(row, ~0u, ", ", buf, size);
+        return join_words(row, ~0u, is_form ? "|" : ", ", buf, size);
     case gf_option_number:
-        gf_fmt(buf, size, "%lu to %lu", row->low, row->high);
+        gf_fmt(buf, size, is_form ? "%lu..%lu" : "%lu to %lu", row->low, row->high);
         break;
     case gf_option_size:
-        gf_fmt(buf, size, "auto, %s to %s", format_size(row->low, low, sizeof(low)),
-               format_size(row->high, high, sizeof(high)));
+        gf_fmt(buf, size, is_form ? "auto|%s..%s" : "auto, %s to %s",
+               format_size(row->low, low, sizeof(low)), format_size(row->high, high, sizeof(high)));
         break;
     case gf_option_path:
-        gf_fmt(buf, size, "off, or a path of fewer than %d bytes", GF_OPTION_PATH_MAX);
+        gf_fmt(buf, size, is_form ? "off|PATH" : "off, or a path of fewer than %d bytes",
+               GF_OPTION_PATH_MAX);
         break;
     case gf_option_names:
-        gf_fmt(buf, size, "off, or names, separated by commas, of fewer than %d bytes",
+        gf_fmt(buf, size,
+               is_form ? "off|NAME,..."
+                       : "off, or names, separated by commas, of fewer than %d bytes",
                GF_OPTION_PATH_MAX);
         break;
     case gf_option_list:
-        gf_fmt(buf, size, "off, all, or a list, separated by commas, of %s",
-               join_words(row, ~0u, ", ", words, sizeof(words)));
+        gf_fmt(buf, size,
+               is_form ? "off|all|%s" : "off, all, or a list, separated by commas, of %s",
+               join_words(row, ~0u, is_form ? "," : ", ", words, sizeof(words)));
         break;
     }
     return buf;
 }
 
+const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, size_t size)
+{
+    return describe(row, false, buf, size);
+}
+
 const char *gf_option_text_form(const struct gf_option_row *row, char *buf, size_t size)
 {
-    char low[24], high[24], words[160];
-
-    switch (row->kind) {
-    case gf_option_choice:
-        return join_words(row, ~0u, "|", buf, size);
-    case gf_option_number:
-        gf_fmt(buf, size, "%lu..%lu", row->low, row->high);
-        break;
-    case gf_option_size:
-        gf_fmt(buf, size, "auto|%s..%s", format_size(row->low, low, sizeof(low)),
-               format_size(row->high, high, sizeof(high)));
-        break;
-    case gf_option_path:
-        gf_fmt(buf, size, "off|PATH");
-        break;
-    case gf_option_names:
-        gf_fmt(buf, size, "off|NAME,...");
-        break;
-    case gf_option_list:
-        gf_fmt(buf, size, "off|all|%s", join_words(row, ~0u, ",", words, sizeof(words)));
-        break;
-    }
-    return buf;
+    return describe(row, true, buf, size);
 }
 
 const char *gf_option_text_value(const struct gf_options *o, const struct gf_option_row *row,
@@ -245,15 +233,6 @@ static bool format_mistake(const char *entry, bool from_run, char *line, size_t 
     return true;
 }
 
-/* Replaces control characters, because the line may be printed on a terminal. */
-static char *make_plain(char *line)
-{
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
-    return line;
-}
-
 void gf_validate_environment(char *const *envp, bool from_run,
                              void (*report)(void *closure, const char *line), void *closure)
 {
@@ -261,7 +240,7 @@ void gf_validate_environment(char *const *envp, bool from_run,
 
     for (; envp && *envp; envp++)
         if (format_mistake(*envp, from_run, line, sizeof(line)))
-            report(closure, make_plain(line));
+            report(closure, gf_plain_text(line)); /* it may be printed on a terminal */
 }
 
 bool gf_validate_rejects(const char *entry)
