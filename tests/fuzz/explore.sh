@@ -25,7 +25,7 @@ echo leak:libhwloc >build-fuzz/leaks
 # The private copy of hwloc opens no plugins; a leak of one that was closed cannot be named.
 export HWLOC_PLUGINS_PATH=/nonexistent
 export LSAN_OPTIONS=suppressions=$PWD/build-fuzz/leaks:print_suppressions=0
-python3 src/tools/report/embed_page.py src/tools/report/page.html >build-fuzz/include/page.h
+python3 scripts/embed_page.py src/tools/report/page.html >build-fuzz/include/page.h
 for source in src/base/*.c src/config/*.c src/os/*.c src/host/*.c src/tools/{common,job,answer,report,doctor,topo,top}/*.c \
     src/tools/run/exec_target.c src/tools/stacks/objects.c src/preload/trace/dwarf*.c; do
     [[ $source == */generate* ]] && continue
