@@ -74,3 +74,19 @@ static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_en
         gf_engine_call_end(ret);
     return ret->engine->transfer;
 }
+
+/*
+ * Runs a statement between gf_engine_call_transfer, whose result is `transfer`, and
+ * gf_engine_call_end. The macro's value is false if that result is NULL; then nothing runs.
+ */
+#define GF_WITH_TRANSFER(statement)                                                                \
+    ({                                                                                             \
+        struct gf_engine_call call_;                                                               \
+        const struct gf_transfer_ops *const transfer = gf_engine_call_transfer(&call_);            \
+        const bool runs_ = transfer;                                                               \
+        if (runs_) {                                                                               \
+            statement;                                                                             \
+            gf_engine_call_end(&call_);                                                            \
+        }                                                                                          \
+        runs_;                                                                                     \
+    })

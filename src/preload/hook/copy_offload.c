@@ -120,18 +120,13 @@ static bool has_only_waited(const struct gf_copy_offload *offload)
 
 static void tell_declined(const struct gf_copy_offload *offload)
 {
-    struct gf_engine_call call;
     const uint64_t ns = gf_now_ns() - offload->since, bytes = offload->call->bytes;
 
     /* Even a slow copy makes a byte per nanosecond, so the rest of the duration was a wait. */
     if (ns > bytes && has_only_waited(offload))
         gf_copy_waits_add(offload->wait.to_device, bytes, ns - bytes);
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return;
-    if (transfer->copy_declined)
-        transfer->copy_declined(offload->call, &offload->refusal, ns);
-    gf_engine_call_end(&call);
+    GF_WITH_TRANSFER(if (transfer->copy_declined)
+                         transfer->copy_declined(offload->call, &offload->refusal, ns));
 }
 
 void gf_copy_offload_ended(const struct gf_copy_offload *offload)

@@ -2,6 +2,7 @@
 #include "preload/hook/driver_call.h"
 
 #include "preload/attach/attach.h"
+#include "preload/hook/timed_call.h"
 
 static CUcontext current_context(const struct gf_cuda *cuda)
 {
@@ -17,18 +18,6 @@ static int current_device(const struct gf_cuda *cuda)
 }
 
 /*
- * Whether the stream is known not to be captured. The hooks do not see captures that begin through
- * functions that they do not know, and most queries would invalidate such a capture.
- */
-static bool is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    return cuda->cuStreamIsCapturing &&
-           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/*
  * Reads facts about a stream. Returns false while a capture is open, because then no stream may be
  * queried. Also returns false for streams of green contexts and of contexts that are not current.
  * The library would not know the device of such a context, or when the context ends.
@@ -41,7 +30,7 @@ static bool read_facts(CUstream stream, struct gf_stream_facts *ret)
 
     if (gf_load_relaxed(&gf_submissions.captures) || !cuda->cuStreamGetCtx ||
         cuda->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS || !context ||
-        context != current_context(cuda) || !is_uncaptured(cuda, stream))
+        context != current_context(cuda) || !gf_stream_is_uncaptured(cuda, stream))
         return false;
     ret->context = context;
     ret->device = current_device(cuda);
@@ -134,7 +123,7 @@ static bool is_predefined(CUstream stream)
 /* Work of a stream that is being captured does not run now. The graph's launch counts. */
 static void note_uncounted(CUstream stream)
 {
-    if (is_uncaptured(gf_driver_functions(), stream))
+    if (gf_stream_is_uncaptured(gf_driver_functions(), stream))
         gf_store_relaxed(&gf_submissions.uncounted_visible, true);
 }
 
@@ -172,14 +161,9 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made)
 
 void gf_submit_await(CUstream stream)
 {
-    struct gf_engine_call call;
     const unsigned inside = gf_thread.inside;
 
     gf_thread.inside = 0; /* a signal handler may have interrupted the engine */
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (transfer && transfer->await_hold)
-        transfer->await_hold(stream);
-    if (transfer)
-        gf_engine_call_end(&call);
+    GF_WITH_TRANSFER(if (transfer->await_hold) transfer->await_hold(stream));
     gf_thread.inside = inside;
 }

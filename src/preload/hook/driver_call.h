@@ -36,16 +36,31 @@
         gf_likely(cuda_) ? cuda_->symbol : NULL;                                                   \
     })
 
+/* Begins a hook: sets `real` to the driver's function, or returns if the driver lacks it. */
+#define GF_FIND_REAL(symbol)                                                                       \
+    __typeof__(symbol) *const real = GF_REAL(symbol);                                              \
+    if (!real)                                                                                     \
+    return CUDA_ERROR_NOT_FOUND
+
+/* Defines and exports a hook that returns `result`, an expression that calls `real`. */
+#define GF_HOOK(symbol, parameters, result)                                                        \
+    CUresult gf_on_##symbol parameters                                                             \
+    {                                                                                              \
+        GF_FIND_REAL(symbol);                                                                      \
+        return result;                                                                             \
+    }                                                                                              \
+    GF_ENTRY(symbol)
+
 /*
- * Defines the hooks of both stream flavours of a function. `hook` is a macro with two parameters:
- * the symbol, and the stream that is meant by the stream argument 0.
+ * Defines the hooks of both stream flavours of a function. `hook` is a macro whose parameters are the
+ * symbol, the stream that is meant by the stream argument 0, and the further arguments.
  */
-#define GF_BLOCKING_PAIR(hook, symbol)                                                             \
-    hook(symbol, CU_STREAM_LEGACY);                                                                \
-    hook(symbol##_ptds, CU_STREAM_PER_THREAD)
-#define GF_STREAM_PAIR(hook, symbol)                                                               \
-    hook(symbol, CU_STREAM_LEGACY);                                                                \
-    hook(symbol##_ptsz, CU_STREAM_PER_THREAD)
+#define GF_BLOCKING_PAIR(hook, symbol, ...)                                                        \
+    hook(symbol, CU_STREAM_LEGACY, ##__VA_ARGS__);                                                 \
+    hook(symbol##_ptds, CU_STREAM_PER_THREAD, ##__VA_ARGS__)
+#define GF_STREAM_PAIR(hook, symbol, ...)                                                          \
+    hook(symbol, CU_STREAM_LEGACY, ##__VA_ARGS__);                                                 \
+    hook(symbol##_ptsz, CU_STREAM_PER_THREAD, ##__VA_ARGS__)
 
 /*
  * Wraps a call by which the program submits work to a stream (preload/attach/submissions.h). Inside the
@@ -163,6 +178,9 @@ static inline void gf_submit_end(const struct gf_submission *submission)
 
 /* Called after a call with visible results (struct gf_visible) was submitted. Returns `result`. */
 CUresult gf_submit_visible(CUstream stream, CUresult result);
+/* The same as GF_SUBMIT, for a call with visible results. */
+#define GF_SUBMIT_VISIBLE(stream, work, call)                                                      \
+    gf_submit_visible(stream, GF_SUBMIT(stream, work, call))
 /*
  * Called before a wait for the stream. Returns the count of which the program then knows the first
  * *ret_made results; NULL if it may know none.
@@ -190,23 +208,7 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made);
  * the function's stream argument, or 0 if it has none.
  */
 #define GF_SUBMIT_HOOK(symbol, of, null_stream, work, parameters, arguments)                       \
-    CUresult gf_on_##symbol parameters                                                             \
-    {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_SUBMIT((of) ? (of) : (null_stream), work, real arguments);                       \
-    }                                                                                              \
-    GF_ENTRY(symbol)
-
-/* The same for a call with visible results. */
+    GF_HOOK(symbol, parameters, GF_SUBMIT((of) ? (of) : (null_stream), work, real arguments))
 #define GF_SUBMIT_VISIBLE_HOOK(symbol, of, null_stream, work, parameters, arguments)               \
-    CUresult gf_on_##symbol parameters                                                             \
-    {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        const CUstream stream_ = (of) ? (of) : (null_stream);                                      \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return gf_submit_visible(stream_, GF_SUBMIT(stream_, work, real arguments));               \
-    }                                                                                              \
-    GF_ENTRY(symbol)
+    GF_HOOK(symbol, parameters,                                                                    \
+            GF_SUBMIT_VISIBLE((of) ? (of) : (null_stream), work, real arguments))

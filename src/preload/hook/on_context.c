@@ -19,33 +19,21 @@
  */
 static bool notify_leaving(CUcontext context, CUdevice device)
 {
-    struct gf_engine_call call;
     if (!context && device == NO_DEVICE)
         return false; /* the driver would end no context */
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return false;
-    transfer->context_leaving(context, device);
-    gf_engine_call_end(&call);
-    return true;
+    return GF_WITH_TRANSFER(transfer->context_leaving(context, device));
+}
+
+static void notify_left(CUcontext context, CUdevice device, CUresult result)
+{
+    GF_WITH_TRANSFER(transfer->context_left(context, device, result));
 }
 
 /* Makes the sampler stop querying streams of the context. */
 static void unlist(CUcontext context, CUdevice device)
 {
-    if (!context && device == NO_DEVICE)
-        return;
-    gf_submissions_unlist_context(context, device);
-}
-
-static void notify_left(CUcontext context, CUdevice device, CUresult result)
-{
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return;
-    transfer->context_left(context, device, result);
-    gf_engine_call_end(&call);
+    if (context || device != NO_DEVICE)
+        gf_submissions_unlist_context(context, device);
 }
 
 static bool is_active(CUdevice device)
@@ -95,9 +83,7 @@ static void leave_captures(unsigned captures, CUdevice device, CUresult result)
 #define END(symbol, type, context, device)                                                         \
     CUresult gf_on_##symbol(type ended)                                                            \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         const bool notified = notify_leaving(context, device);                                     \
         unlist(context, device);                                                                   \
         const unsigned captures = captures_of(context, device);                                    \
@@ -163,9 +149,7 @@ static void notify_current(enum gf_sighting how, uint64_t bytes)
 
 CUresult gf_on_cuInit(unsigned int Flags)
 {
-    __typeof__(cuInit) *real = GF_REAL(cuInit);
-    if (!real)
-        return CUDA_ERROR_NOT_FOUND;
+    GF_FIND_REAL(cuInit);
     const CUresult result = IN_DRIVER(real(Flags));
     gf_run_root_initialised((int)result);
     if (result == CUDA_SUCCESS) {
@@ -185,9 +169,7 @@ GF_ENTRY(cuInit);
 #define NOTIFYING(symbol, parameters, call, notify)                                                \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         const CUresult result = (call);                                                            \
         if (result == CUDA_SUCCESS) {                                                              \
             notify;                                                                                \

@@ -23,9 +23,7 @@
     {                                                                                              \
         struct gf_copy_offload offload;                                                            \
         const struct gf_copy_call call = {__VA_ARGS__};                                            \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         return run(symbol, call,                                                                   \
                    gf_copy_offload(&offload, gf_hook_##symbol, &call, true)                        \
                        ? offload.result                                                            \
@@ -148,13 +146,11 @@ static void try_member(void *closure, size_t member, bool plain)
 
 static bool choose_members(struct plan *plan)
 {
-    struct gf_engine_call call;
-    plan->transfer = gf_engine_call_transfer(&call);
-    if (!plan->transfer)
-        return false;
-    if (plan->transfer->copy_fits)
-        gf_batch_each(plan->batch, try_member, plan);
-    gf_engine_call_end(&call);
+    GF_WITH_TRANSFER({
+        plan->transfer = transfer;
+        if (transfer->copy_fits)
+            gf_batch_each(plan->batch, try_member, plan);
+    });
     return plan->staged;
 }
 
@@ -177,15 +173,8 @@ static void leave_smallest(struct plan *plan)
 
 static void end_batch(const struct plan *plan)
 {
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-
     gf_split_end(plan->split);
-    if (!transfer)
-        return;
-    if (transfer->batch_end)
-        transfer->batch_end();
-    gf_engine_call_end(&call);
+    GF_WITH_TRANSFER(if (transfer->batch_end) transfer->batch_end());
 }
 
 /* False if the driver gets the whole batch; then do not call end_batch. */
@@ -271,33 +260,22 @@ static CUresult copy_batch(enum gf_hook hook, const struct entry *entry,
         dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs                                       \
     }
 
-/* The version of CUDA 12.8 and 12.9, with failIdx. */
-#define BATCH_V1(symbol, null_stream)                                                              \
-    CUresult gf_on_##symbol(PARAMETERS, size_t *failIdx, CUstream hStream)                         \
+#define COPY_BATCH(symbol, null_stream, version, parameters, fail_idx)                             \
+    CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
-        const struct entry entry = {.v1 = GF_REAL(symbol), .stream = hStream};                     \
-        if (!entry.v1)                                                                             \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
+        const struct entry entry = {.version = real, .stream = hStream};                           \
         const CUstream stream = hStream ? hStream : null_stream;                                   \
-        return gf_submit_visible(                                                                  \
-            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
-                              copy_batch(gf_hook_##symbol, &entry, BATCH, failIdx, stream)));      \
+        return GF_SUBMIT_VISIBLE(stream, gf_work_copy,                                             \
+                                 copy_batch(gf_hook_##symbol, &entry, BATCH, fail_idx, stream));   \
     }                                                                                              \
     GF_ENTRY(symbol)
 
-/* The version of CUDA 13, without failIdx. */
+/* The version of CUDA 12.8 and 12.9, with failIdx, and that of CUDA 13. */
+#define BATCH_V1(symbol, null_stream)                                                              \
+    COPY_BATCH(symbol, null_stream, v1, (PARAMETERS, size_t * failIdx, CUstream hStream), failIdx)
 #define BATCH_V2(symbol, null_stream)                                                              \
-    CUresult gf_on_##symbol(PARAMETERS, CUstream hStream)                                          \
-    {                                                                                              \
-        const struct entry entry = {.v2 = GF_REAL(symbol), .stream = hStream};                     \
-        if (!entry.v2)                                                                             \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        const CUstream stream = hStream ? hStream : null_stream;                                   \
-        return gf_submit_visible(                                                                  \
-            stream, GF_SUBMIT(stream, gf_work_copy,                                                \
-                              copy_batch(gf_hook_##symbol, &entry, BATCH, NULL, stream)));         \
-    }                                                                                              \
-    GF_ENTRY(symbol)
+    COPY_BATCH(symbol, null_stream, v2, (PARAMETERS, CUstream hStream), NULL)
 
 GF_STREAM_PAIR(BATCH_V1, cuMemcpyBatchAsync);
 GF_STREAM_PAIR(BATCH_V2, cuMemcpyBatchAsync_v2);
@@ -310,9 +288,7 @@ GF_STREAM_PAIR(BATCH_V2, cuMemcpyBatchAsync_v2);
     {                                                                                              \
         struct gf_copy_offload offload;                                                            \
         struct gf_copy_call call = {gf_copy_any, is_async, .stream = on};                          \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         const bool linear = shape(pCopy, &call);                                                   \
         return run(symbol, call,                                                                   \
                    gf_copy_offload(&offload, gf_hook_##symbol, &call, linear)                      \
@@ -362,38 +338,18 @@ GF_STREAM_PAIR(BLOCK_3D_ASYNC, cuMemcpy3DAsync_v2);
                     size_t Height, CUstream hStream),                                              \
                    (dstDevice, dstPitch, value, Width, Height, hStream))
 
-/*
- * Combine each macro for fills with each type of value. The results have the parameters that
- * GF_BLOCKING_PAIR and GF_STREAM_PAIR expect.
- */
-#define D8(hook, symbol, stream) hook(symbol, stream, unsigned char)
-#define D16(hook, symbol, stream) hook(symbol, stream, unsigned short)
-#define D32(hook, symbol, stream) hook(symbol, stream, unsigned int)
-#define FILL_D8(symbol, stream) D8(FILL, symbol, stream)
-#define FILL_D16(symbol, stream) D16(FILL, symbol, stream)
-#define FILL_D32(symbol, stream) D32(FILL, symbol, stream)
-#define FILL_2D_D8(symbol, stream) D8(FILL_2D, symbol, stream)
-#define FILL_2D_D16(symbol, stream) D16(FILL_2D, symbol, stream)
-#define FILL_2D_D32(symbol, stream) D32(FILL_2D, symbol, stream)
-#define FILL_D8_ASYNC(symbol, stream) D8(FILL_ASYNC, symbol, stream)
-#define FILL_D16_ASYNC(symbol, stream) D16(FILL_ASYNC, symbol, stream)
-#define FILL_D32_ASYNC(symbol, stream) D32(FILL_ASYNC, symbol, stream)
-#define FILL_2D_D8_ASYNC(symbol, stream) D8(FILL_2D_ASYNC, symbol, stream)
-#define FILL_2D_D16_ASYNC(symbol, stream) D16(FILL_2D_ASYNC, symbol, stream)
-#define FILL_2D_D32_ASYNC(symbol, stream) D32(FILL_2D_ASYNC, symbol, stream)
-
-GF_BLOCKING_PAIR(FILL_D8, cuMemsetD8_v2);
-GF_BLOCKING_PAIR(FILL_D16, cuMemsetD16_v2);
-GF_BLOCKING_PAIR(FILL_D32, cuMemsetD32_v2);
-GF_BLOCKING_PAIR(FILL_2D_D8, cuMemsetD2D8_v2);
-GF_BLOCKING_PAIR(FILL_2D_D16, cuMemsetD2D16_v2);
-GF_BLOCKING_PAIR(FILL_2D_D32, cuMemsetD2D32_v2);
-GF_STREAM_PAIR(FILL_D8_ASYNC, cuMemsetD8Async);
-GF_STREAM_PAIR(FILL_D16_ASYNC, cuMemsetD16Async);
-GF_STREAM_PAIR(FILL_D32_ASYNC, cuMemsetD32Async);
-GF_STREAM_PAIR(FILL_2D_D8_ASYNC, cuMemsetD2D8Async);
-GF_STREAM_PAIR(FILL_2D_D16_ASYNC, cuMemsetD2D16Async);
-GF_STREAM_PAIR(FILL_2D_D32_ASYNC, cuMemsetD2D32Async);
+GF_BLOCKING_PAIR(FILL, cuMemsetD8_v2, unsigned char);
+GF_BLOCKING_PAIR(FILL, cuMemsetD16_v2, unsigned short);
+GF_BLOCKING_PAIR(FILL, cuMemsetD32_v2, unsigned int);
+GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D8_v2, unsigned char);
+GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D16_v2, unsigned short);
+GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D32_v2, unsigned int);
+GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD8Async, unsigned char);
+GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD16Async, unsigned short);
+GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD32Async, unsigned int);
+GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D8Async, unsigned char);
+GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D16Async, unsigned short);
+GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D32Async, unsigned int);
 
 /* A copy within a device counts as a kernel, because it does not use the link to the host. */
 #define COPY_ON_DEVICE(symbol, null_stream)                                                        \

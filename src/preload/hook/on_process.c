@@ -326,15 +326,11 @@ int gf_on_mlockall(int flags)
 static GF_COLD bool unmap_range(void *at, size_t bytes)
 {
     bool done = false;
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
 
-    if (!transfer)
-        return false;
-    gf_count(gf_hook_munmap);
-    if (transfer->unmap)
-        done = transfer->unmap(at, bytes);
-    gf_engine_call_end(&call);
+    GF_WITH_TRANSFER({
+        gf_count(gf_hook_munmap);
+        done = transfer->unmap && transfer->unmap(at, bytes);
+    });
     return done;
 }
 

@@ -14,9 +14,7 @@
 #define DESTROY(symbol)                                                                            \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         gf_submissions_unlist(hStream);                                                            \
         const unsigned captures = gf_captures_of_stream(hStream);                                  \
         const CUresult result = GF_ORDERED(hStream ? hStream : CU_STREAM_LEGACY, real(hStream));   \
@@ -61,13 +59,10 @@ DESTROY(cuStreamDestroy_v2);
 #define GRAPH(symbol, null_stream)                                                                 \
     CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         gf_submissions_launch_graph(hGraphExec);                                                   \
-        const CUstream stream_ = hStream ? hStream : (null_stream);                                \
-        return gf_submit_visible(stream_,                                                          \
-                                 GF_SUBMIT(stream_, gf_work_kernel, real(hGraphExec, hStream)));   \
+        return GF_SUBMIT_VISIBLE(hStream ? hStream : (null_stream), gf_work_kernel,                \
+                                 real(hGraphExec, hStream));                                       \
     }                                                                                              \
     GF_ENTRY(symbol)
 
@@ -84,22 +79,20 @@ GF_STREAM_PAIR(GRAPH, cuGraphLaunch);
     GF_SUBMIT_VISIBLE_HOOK(symbol, stream, null_stream, gf_work_kernel,                            \
                            (CUstream stream, CUdeviceptr addr, type value, unsigned flags),        \
                            (stream, addr, value, flags))
-#define VALUE_32(symbol, null_stream) VALUE(symbol, null_stream, cuuint32_t)
-#define VALUE_64(symbol, null_stream) VALUE(symbol, null_stream, cuuint64_t)
 #define OPERATIONS(symbol, null_stream)                                                            \
     GF_SUBMIT_VISIBLE_HOOK(                                                                        \
         symbol, stream, null_stream, gf_work_kernel,                                               \
         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *paramArray, unsigned flags),   \
         (stream, count, paramArray, flags))
 
-GF_STREAM_PAIR(VALUE_32, cuStreamWaitValue32);
-GF_STREAM_PAIR(VALUE_32, cuStreamWaitValue32_v2);
-GF_STREAM_PAIR(VALUE_64, cuStreamWaitValue64);
-GF_STREAM_PAIR(VALUE_64, cuStreamWaitValue64_v2);
-GF_STREAM_PAIR(VALUE_32, cuStreamWriteValue32);
-GF_STREAM_PAIR(VALUE_32, cuStreamWriteValue32_v2);
-GF_STREAM_PAIR(VALUE_64, cuStreamWriteValue64);
-GF_STREAM_PAIR(VALUE_64, cuStreamWriteValue64_v2);
+GF_STREAM_PAIR(VALUE, cuStreamWaitValue32, cuuint32_t);
+GF_STREAM_PAIR(VALUE, cuStreamWaitValue32_v2, cuuint32_t);
+GF_STREAM_PAIR(VALUE, cuStreamWaitValue64, cuuint64_t);
+GF_STREAM_PAIR(VALUE, cuStreamWaitValue64_v2, cuuint64_t);
+GF_STREAM_PAIR(VALUE, cuStreamWriteValue32, cuuint32_t);
+GF_STREAM_PAIR(VALUE, cuStreamWriteValue32_v2, cuuint32_t);
+GF_STREAM_PAIR(VALUE, cuStreamWriteValue64, cuuint64_t);
+GF_STREAM_PAIR(VALUE, cuStreamWriteValue64_v2, cuuint64_t);
 GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp);
 GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp_v2);
 
@@ -113,47 +106,31 @@ GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp_v2);
 /* Notifies the engine after a driver call that waited for all work of the current context. */
 static CUresult notify_waited(CUresult result)
 {
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer =
-        result == CUDA_SUCCESS ? gf_engine_call_transfer(&call) : NULL;
-    if (transfer) {
-        transfer->waited();
-        gf_engine_call_end(&call);
-    }
+    if (result == CUDA_SUCCESS)
+        GF_WITH_TRANSFER(transfer->waited());
     return result;
 }
 
 /* Whether the engine is to be notified after the free of device memory. */
 static bool free_waits(CUdeviceptr p)
 {
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return false;
-    const bool waits = transfer->device_free_waits(p);
-    gf_engine_call_end(&call);
+    bool waits = false;
+
+    GF_WITH_TRANSFER(waits = transfer->device_free_waits(p));
     return waits;
 }
 
 CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
 {
-    __typeof__(cuMemFree_v2) *real = GF_REAL(cuMemFree_v2);
-    if (!real)
-        return CUDA_ERROR_NOT_FOUND;
+    GF_FIND_REAL(cuMemFree_v2);
     const bool notifies = free_waits(dptr);
     const CUresult result = GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr));
     return notifies ? notify_waited(result) : result;
 }
 GF_ENTRY(cuMemFree_v2);
 
-CUresult gf_on_cuCtxSynchronize(void)
-{
-    __typeof__(cuCtxSynchronize) *real = GF_REAL(cuCtxSynchronize);
-    if (!real)
-        return CUDA_ERROR_NOT_FOUND;
-    return notify_waited(GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, NULL, real()));
-}
-GF_ENTRY(cuCtxSynchronize);
+GF_HOOK(cuCtxSynchronize, (void),
+        notify_waited(GF_TIMED(gf_timed_driver_wait, "cuCtxSynchronize", 0, NULL, real())));
 
 /*
  * These two functions are called around a wait, which may belong to a copy that the thread has just
@@ -183,10 +160,8 @@ static CUresult saw_visible(struct gf_visible *visible, uint32_t made, CUresult 
 #define STREAM_WAIT(symbol, null_stream)                                                           \
     CUresult gf_on_##symbol(CUstream hStream)                                                      \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
+        GF_FIND_REAL(symbol);                                                                      \
         const CUstream stream = hStream ? hStream : null_stream;                                   \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
         uint32_t made;                                                                             \
         struct gf_visible *visible = gf_submit_await_visible(stream, &made);                       \
         expect_copy(stream);                                                                       \
@@ -198,15 +173,9 @@ static CUresult saw_visible(struct gf_visible *visible, uint32_t made, CUresult 
 
 GF_STREAM_PAIR(STREAM_WAIT, cuStreamSynchronize);
 
-CUresult gf_on_cuEventSynchronize(CUevent hEvent)
-{
-    __typeof__(cuEventSynchronize) *real = GF_REAL(cuEventSynchronize);
-    if (!real)
-        return CUDA_ERROR_NOT_FOUND;
-    return GF_WAITED(gf_timed_driver_wait, "cuEventSynchronize", 0, gf_event_is_idle(hEvent),
-                     real(hEvent));
-}
-GF_ENTRY(cuEventSynchronize);
+GF_HOOK(cuEventSynchronize, (CUevent hEvent),
+        GF_WAITED(gf_timed_driver_wait, "cuEventSynchronize", 0, gf_event_is_idle(hEvent),
+                  real(hEvent)));
 
 /*
  * The hooks of calls that record an event. To the threads that wait for the event, a copy of another
@@ -214,24 +183,11 @@ GF_ENTRY(cuEventSynchronize);
  */
 
 #define RECORD(symbol, null_stream)                                                                \
-    CUresult gf_on_##symbol(CUevent hEvent, CUstream hStream)                                      \
-    {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream));               \
-    }                                                                                              \
-    GF_ENTRY(symbol)
-
+    GF_HOOK(symbol, (CUevent hEvent, CUstream hStream),                                            \
+            GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream)))
 #define RECORD_FLAGS(symbol, null_stream)                                                          \
-    CUresult gf_on_##symbol(CUevent hEvent, CUstream hStream, unsigned int flags)                  \
-    {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream, flags));        \
-    }                                                                                              \
-    GF_ENTRY(symbol)
+    GF_HOOK(symbol, (CUevent hEvent, CUstream hStream, unsigned int flags),                        \
+            GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream, flags)))
 
 GF_STREAM_PAIR(RECORD, cuEventRecord);
 GF_STREAM_PAIR(RECORD_FLAGS, cuEventRecordWithFlags);
@@ -243,37 +199,17 @@ GF_STREAM_PAIR(RECORD_FLAGS, cuEventRecordWithFlags);
  * that the engine issues for another thread.
  */
 
-/* Returns the number of open captures. May be called on any thread. */
-static unsigned captures_live(void)
-{
-    return gf_load_relaxed(&gf_submissions.captures);
-}
-
-/*
- * Notifies the engine before the call. Returns true if the engine was notified; then tell_begun
- * must be called after the call.
- */
 static bool tell_begins(void)
 {
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return false;
-    transfer->capture_begins();
-    gf_engine_call_end(&call);
-    return true;
+    return GF_WITH_TRANSFER(transfer->capture_begins());
 }
 
 static void tell_begun(void)
 {
-    struct gf_engine_call call;
-    const struct gf_transfer_ops *transfer = gf_engine_call_transfer(&call);
-    if (!transfer)
-        return;
-    transfer->capture_begun();
-    gf_engine_call_end(&call);
+    GF_WITH_TRANSFER(transfer->capture_begun());
 }
 
+/* Notifies the engine before and after a call that may make a stream enter a capture. */
 #define ENTERING(call)                                                                             \
     ({                                                                                             \
         const bool told_ = tell_begins();                                                          \
@@ -300,9 +236,7 @@ static void open_capture(CUstream origin)
 #define BEGIN(symbol, null_stream, parameters, arguments)                                          \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         open_capture(hStream ? hStream : (null_stream));                                           \
         gf_submissions_await_queries();                                                            \
         const CUresult result = ENTERING(real arguments);                                          \
@@ -336,35 +270,25 @@ GF_STREAM_PAIR(BEGIN_TO_GRAPH, cuStreamBeginCaptureToGraph);
 GF_STREAM_PAIR(BEGIN_RECAPTURE, cuStreamBeginRecaptureToGraph);
 GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
 
-static bool is_uncaptured(CUstream stream)
-{
-    gf_keep_errno();
-    const struct gf_cuda *cuda = gf_driver_functions();
-    CUstreamCaptureStatus status;
-    return cuda->cuStreamIsCapturing &&
-           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /*
  * Whether the call ended the capture. After other errors, the capture goes on. CUDA does not
  * document whether a failed recapture ends.
  */
 static bool has_ended(CUresult result, CUstream stream)
 {
+    gf_keep_errno();
     return result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
            result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED ||
            result == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD ||
-           (result == CUDA_ERROR_GRAPH_RECAPTURE_FAILURE && is_uncaptured(stream));
+           (result == CUDA_ERROR_GRAPH_RECAPTURE_FAILURE &&
+            gf_stream_is_uncaptured(gf_driver_functions(), stream));
 }
 
 /* The hook of a call that ends a capture. */
 #define ENDING(symbol, null_stream, parameters, arguments)                                         \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
+        GF_FIND_REAL(symbol);                                                                      \
         const CUresult result = real arguments;                                                    \
         if (has_ended(result, hStream ? hStream : (null_stream)))                                  \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
@@ -384,15 +308,10 @@ GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
  * notified. Even while one is open, the stream may be that of another thread's copy.
  */
 #define WAIT(symbol, null_stream)                                                                  \
-    CUresult gf_on_##symbol(CUstream hStream, CUevent hEvent, unsigned int Flags)                  \
-    {                                                                                              \
-        __typeof__(symbol) *real = GF_REAL(symbol);                                                \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return GF_ORDERED(hStream ? hStream : (null_stream),                                       \
-                          gf_unlikely(captures_live()) ? ENTERING(real(hStream, hEvent, Flags))    \
-                                                       : real(hStream, hEvent, Flags));            \
-    }                                                                                              \
-    GF_ENTRY(symbol)
+    GF_HOOK(symbol, (CUstream hStream, CUevent hEvent, unsigned int Flags),                        \
+            GF_ORDERED(hStream ? hStream : (null_stream),                                          \
+                       gf_unlikely(gf_load_relaxed(&gf_submissions.captures))                      \
+                           ? ENTERING(real(hStream, hEvent, Flags))                                \
+                           : real(hStream, hEvent, Flags)))
 
 GF_STREAM_PAIR(WAIT, cuStreamWaitEvent);

@@ -75,13 +75,10 @@ static bool needs_submissions(void)
 }
 
 /*
- * Several functions may have the same address. If they have the same parameters, the address gets
- * the hook of the first of them. Otherwise the address gets no hook, because it is a stub for
- * functions that the driver does not support.
- */
-/*
- * Returns the hook of the driver's function at `address`, or NULL. driver may be NULL. May be
- * called on any thread.
+ * Returns the hook of the driver's function at `address`, or NULL. driver may be NULL. May be called
+ * on any thread. Several functions may have the same address. If they have the same parameters, the
+ * address gets the hook of the first of them. Otherwise the address gets no hook, because it is a
+ * stub for functions that the driver does not support.
  */
 static void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
 {
@@ -125,25 +122,14 @@ static CUresult substitute_hook(CUresult result, void **pfn)
     return result;
 }
 
-CUresult gf_on_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
-{
-    __typeof__(cuGetProcAddress) *real = GF_REAL(cuGetProcAddress);
-    if (!real)
-        return CUDA_ERROR_NOT_FOUND;
-    return substitute_hook(real(symbol, pfn, cudaVersion, flags), pfn);
-}
-GF_ENTRY(cuGetProcAddress);
+GF_HOOK(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags),
+        substitute_hook(real(symbol, pfn, cudaVersion, flags), pfn));
 
 #define RESOLVER(name)                                                                             \
-    CUresult gf_on_##name(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,       \
-                          CUdriverProcAddressQueryResult *symbolStatus)                            \
-    {                                                                                              \
-        __typeof__(name) *real = GF_REAL(name);                                                    \
-        if (!real)                                                                                 \
-            return CUDA_ERROR_NOT_FOUND;                                                           \
-        return substitute_hook(real(symbol, pfn, cudaVersion, flags, symbolStatus), pfn);          \
-    }                                                                                              \
-    GF_ENTRY(name)
+    GF_HOOK(name,                                                                                  \
+            (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,                    \
+             CUdriverProcAddressQueryResult *symbolStatus),                                        \
+            substitute_hook(real(symbol, pfn, cudaVersion, flags, symbolStatus), pfn))
 
 RESOLVER(cuGetProcAddress_v2);
 RESOLVER(cuGetProcAddress_v2_ptsz);

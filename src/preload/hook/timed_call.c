@@ -3,29 +3,12 @@
 
 #include "preload/attach/driver.h"
 
-static bool stream_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
+bool gf_stream_is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
 {
     CUstreamCaptureStatus status;
-
-    (void)event;
-    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE && cuda->cuStreamQuery(stream) == CUDA_SUCCESS;
-}
-
-static bool stream_is_unfinished(const struct gf_cuda *cuda, CUstream stream, CUevent event)
-{
-    CUstreamCaptureStatus status;
-
-    (void)event;
-    return cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE &&
-           cuda->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
-}
-
-static bool event_is_done(const struct gf_cuda *cuda, CUstream stream, CUevent event)
-{
-    (void)stream;
-    return cuda->cuEventQuery(event) == CUDA_SUCCESS;
+    return cuda->cuStreamIsCapturing &&
+           cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static bool has_queries(const struct gf_cuda *cuda)
@@ -41,57 +24,56 @@ static bool has_context(const struct gf_cuda *cuda)
     return cuda->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
 }
 
-static bool query_driver(bool (*is_done)(const struct gf_cuda *, CUstream, CUevent),
-                         CUstream stream, CUevent event)
+/* Queries the event, or the stream if `event` is NULL. */
+static CUresult query_driver(CUstream stream, CUevent event)
 {
+    CUresult result = CUDA_ERROR_UNKNOWN;
     const struct gf_cuda *cuda = gf_driver_functions();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     if (!has_queries(cuda))
-        return false;
+        return result;
     const int error = errno, cancel = gf_thread_hold_cancel();
-    bool done = false;
     if (has_context(cuda) && cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
-        done = is_done(cuda, stream, event);
+        if (event)
+            result = cuda->cuEventQuery(event);
+        else if (gf_stream_is_uncaptured(cuda, stream))
+            result = cuda->cuStreamQuery(stream);
         cuda->cuThreadExchangeStreamCaptureMode(&mode);
     }
     gf_thread_release_cancel(cancel);
     errno = error;
-    return done;
+    return result;
 }
 
 bool gf_stream_is_idle(CUstream stream)
 {
-    return query_driver(stream_is_done, stream, NULL);
+    return query_driver(stream, NULL) == CUDA_SUCCESS;
 }
 
 bool gf_event_is_idle(CUevent event)
 {
-    return event && query_driver(event_is_done, NULL, event);
+    return event && query_driver(NULL, event) == CUDA_SUCCESS;
 }
 
 /* Queries the legacy stream, unless a capture is open or begins. */
-static bool query_legacy(bool (*query)(CUstream stream))
+static CUresult query_legacy(void)
 {
     if (!gf_submissions_query_begin())
-        return false;
-    const bool ret = query(CU_STREAM_LEGACY);
+        return CUDA_ERROR_UNKNOWN;
+    const CUresult result = query_driver(CU_STREAM_LEGACY, NULL);
     gf_submissions_query_end();
-    return ret;
-}
-
-static bool is_busy(CUstream stream)
-{
-    return query_driver(stream_is_unfinished, stream, NULL);
+    return result;
 }
 
 bool gf_stream_is_busy(CUstream stream)
 {
-    return stream == CU_STREAM_LEGACY ? query_legacy(is_busy) : is_busy(stream);
+    return (stream == CU_STREAM_LEGACY ? query_legacy() : query_driver(stream, NULL)) ==
+           CUDA_ERROR_NOT_READY;
 }
 
 bool gf_copy_is_idle(CUstream stream)
 {
-    return query_legacy(gf_stream_is_idle) &&
+    return query_legacy() == CUDA_SUCCESS &&
            (stream == CU_STREAM_LEGACY || gf_stream_is_idle(stream));
 }

@@ -14,6 +14,12 @@
  * may be called on any thread of the program.
  */
 
+/*
+ * Whether the stream is known not to be captured. The hooks do not see captures that begin through
+ * functions that they do not know, and most queries would invalidate such a capture. May change errno.
+ */
+bool gf_stream_is_uncaptured(const struct gf_cuda *cuda, CUstream stream);
+
 /* stream: never 0, because the meaning of 0 depends on the stream flavour of the program's call. */
 bool gf_stream_is_idle(CUstream stream);
 bool gf_event_is_idle(CUevent event);
