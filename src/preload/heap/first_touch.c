@@ -187,14 +187,10 @@ static void judge_sample(uint64_t ns, bool is_huge)
 }
 
 /*
- * Uses the sample only if all large mappings were advised. In a mapping without advice, a small
- * page would not show that the kernel lacks huge pages.
+ * Adds the sample of a first touch in a large block, only if all large mappings were advised. In a
+ * mapping without advice, a small page would not show that the kernel lacks huge pages.
  */
-/*
- * Adds a sample: the first touch of a page in a large block took `ns` nanoseconds of CPU time.
- * huge: whether the kernel provided a huge page. The caller must hold no lock of jemalloc.
- */
-static void gf_huge_touched(uint64_t ns, bool is_huge)
+static void add_sample(uint64_t ns, bool is_huge)
 {
     const uint64_t advised = gf_load_relaxed(&huge_state.advised);
 
@@ -289,7 +285,7 @@ static struct {
     _Atomic uint64_t looks, missing_bytes;
     /* The part of missing_bytes that was still missing when the blocks were freed. */
     _Atomic uint64_t untouched_bytes;
-    _Atomic uint64_t timed, timed_ns;
+    _Atomic uint64_t timed;
     _Atomic uint64_t due_ns;     /* when the next fault is to be timed */
     _Atomic uint64_t ns_per_mib; /* the duration for 1 MiB, by the latest timed fault */
     _Atomic uint64_t us;
@@ -312,10 +308,9 @@ static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
         could && gf_presence_page(other) && gf_presence_page(whole + GF_HUGE_PAGE - small);
 
     if (could && size >= GF_HUGE_MIN)
-        gf_huge_touched(ns, huge);
+        add_sample(ns, huge);
     gf_store_relaxed(&touch.ns_per_mib, ns * (MIB / small) / (huge ? GF_HUGE_PAGE / small : 1));
     gf_add_relaxed(&touch.timed, 1);
-    gf_add_relaxed(&touch.timed_ns, ns);
 }
 
 /* Returns true to one caller in each period of GAP_NS. */

@@ -53,27 +53,11 @@ static void call(lock_fn *function)
 }
 
 /* Called before the fork, by a thread that holds no lock of the heap. */
-static void gf_stream_list_lock(void)
+static void lock_stream_list(void)
 {
     if (gf_unlikely(!gf_load_acquire(&searched)))
         search();
     call(gf_load_relaxed(&lock));
-}
-
-/* Called after the fork, in the parent. */
-static void gf_stream_list_unlock(void)
-{
-    call(gf_load_relaxed(&unlock));
-}
-
-/*
- * Called in the child. Initializes the lock. Unlocking it would be wrong. If the process had
- * several threads, libc has already initialized the lock, and unlocking a free lock would leave it
- * held forever.
- */
-static void gf_stream_list_reset(void)
-{
-    call(gf_load_relaxed(&reset));
 }
 
 /*
@@ -179,7 +163,7 @@ static void heap_before_fork(void)
 {
     if (__libc_single_threaded)
         return;
-    gf_stream_list_lock();
+    lock_stream_list();
     take_locks();
 }
 
@@ -189,7 +173,7 @@ static void heap_in_parent(void)
         return;
     jemalloc.parent();
     release_registering();
-    gf_stream_list_unlock();
+    call(gf_load_relaxed(&unlock));
 }
 
 /* Undoes heap_before_fork of a process with several threads. */
@@ -199,7 +183,11 @@ static void release_locks_in_child(void)
     gf_locks = locks_before;
     gf_arenas_in_child();
     release_registering();
-    gf_stream_list_reset();
+    /*
+     * Unlocking would be wrong. If the process had several threads, libc has already initialized
+     * the lock, and unlocking a free lock would leave it held forever.
+     */
+    call(gf_load_relaxed(&reset));
 }
 
 static void heap_in_child(void)

@@ -75,19 +75,6 @@ const char *je_malloc_conf = conf;
 
 static enum gf_profile profile;
 
-/*
- * jemalloc creates arena 0, the main thread's, before it reads opt.oversize_threshold. So this
- * arena would keep a threshold of 8 MiB. Each larger block that the main thread frees would be
- * purged at once, so each batch would cause page faults. The arena copies its threshold from this
- * variable, so the variable is set before jemalloc's first call. A mallctl could set the threshold
- * later, but would make jemalloc build its whole control tree in every short-lived process. A
- * user's threshold in MALLOC_CONF still applies to all other arenas.
- */
-static void correct_arena_0(void)
-{
-    je_oversize_threshold = SIZE_MAX;
-}
-
 static const char *wanted_value(const struct setting *setting)
 {
     return profile == gf_profile_inference ? setting->inference : setting->training;
@@ -108,7 +95,15 @@ static void gf_settings_apply(const struct gf_startup_env *startup)
         if (*wanted_value(&settings[i]))
             at += (size_t)gf_fmt(conf + at, sizeof(conf) - at, "%s%s:%s", at ? "," : "",
                                  settings[i].name, wanted_value(&settings[i]));
-    correct_arena_0();
+    /*
+     * jemalloc creates arena 0, the main thread's, before it reads opt.oversize_threshold. So this
+     * arena would keep a threshold of 8 MiB. Each larger block that the main thread frees would be
+     * purged at once, so each batch would cause page faults. The arena copies its threshold from
+     * this variable. A mallctl could set the threshold later, but would make jemalloc build its
+     * whole control tree in every short-lived process. A user's threshold in MALLOC_CONF still
+     * applies to all other arenas.
+     */
+    je_oversize_threshold = SIZE_MAX;
 }
 
 static bool read_back(const struct setting *setting, char *ret, size_t size)
@@ -160,11 +155,8 @@ static bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
 /*
  * glibc aligns every block to 16 bytes, and programs rely on that. jemalloc aligns blocks of its
  * 8-byte class to 8. So this function changes the table by which jemalloc finds a size's class.
- * Sizes of up to 8 bytes then get the 16-byte class, which costs no time per call.
- */
-/*
- * Called once, after jemalloc has started. Makes jemalloc align blocks of up to 8 bytes to 16
- * bytes.
+ * Sizes of up to 8 bytes then get the 16-byte class, which costs no time per call. Called once,
+ * after jemalloc has started.
  */
 static void gf_settings_align_tiny(void)
 {

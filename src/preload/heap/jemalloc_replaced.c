@@ -17,23 +17,15 @@
 /* The eviction ends when fewer bytes than this remain to be purged. */
 #define LEAST ((size_t)64 << 10)
 
-struct extent *__real_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
-                                      struct extent *expand, size_t size, size_t alignment,
-                                      bool zero, bool guarded);
-struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
-                                      struct extent *expand, size_t size, size_t alignment,
-                                      bool zero, bool guarded);
-struct extent *__real_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
-                                      size_t pages_min);
-struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
-                                      size_t pages_min);
-void __real_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent);
-void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent);
+GF_WRAPS(struct extent *, ecache_alloc, void *thread, void *pac, void *hooks, void *set,
+         struct extent *expand, size_t size, size_t alignment, bool zero, bool guarded);
+GF_WRAPS(struct extent *, ecache_evict, void *thread, void *pac, void *hooks, void *set,
+         size_t pages_min);
+GF_WRAPS(void, extent_dalloc_wrapper, void *thread, void *pac, void *hooks, struct extent *extent);
+GF_WRAPS(void, arena_decay, void *thread, void *arena, bool background, bool all);
 void je_ecache_dalloc(void *thread, void *pac, void *hooks, void *set, struct extent *extent);
 struct extent *je_extent_split_wrapper(void *thread, void *pac, void *hooks, struct extent *extent,
                                        size_t lead, size_t trail, bool locked);
-void __real_je_arena_decay(void *thread, void *arena, bool background, bool all);
-void __wrap_je_arena_decay(void *thread, void *arena, bool background, bool all);
 
 #define ARENAS 4096 /* jemalloc numbers arenas with 12 bits */
 
@@ -186,12 +178,10 @@ void gf_evict(uint64_t bytes)
 
 #define MIB ((size_t)1 << 20)
 
-uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd);
-uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd);
-void __real_je_ehooks_default_zero_impl(void *start, size_t size);
-void __wrap_je_ehooks_default_zero_impl(void *start, size_t size);
-void __real_je_cache_bin_info_init(void *info, uint16_t slots);
-void __wrap_je_cache_bin_info_init(void *info, uint16_t slots);
+GF_WRAPS(uint64_t, peak_alloc_new_event_wait, void *tsd);
+GF_WRAPS(uint64_t, peak_dalloc_new_event_wait, void *tsd);
+GF_WRAPS(void, ehooks_default_zero_impl, void *start, size_t size);
+GF_WRAPS(void, cache_bin_info_init, void *info, uint16_t slots);
 
 /*
  * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads

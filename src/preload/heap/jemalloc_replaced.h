@@ -24,6 +24,11 @@ static inline unsigned gf_extent_arena(const struct extent *extent)
     return extent->bits & 0xfff;
 }
 
+/* Declares a function of jemalloc that is wrapped (jemalloc.syms), and its wrapper. */
+#define GF_WRAPS(type, name, ...)                                                                  \
+    type __real_je_##name(__VA_ARGS__);                                                            \
+    type __wrap_je_##name(__VA_ARGS__)
+
 /* Counts jemalloc's free pages, and purges a part of them. */
 
 /* Counts pages that the program freed. The caller then passes the extent to jemalloc. */

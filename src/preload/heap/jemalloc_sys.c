@@ -183,11 +183,10 @@ int gf_heap_munmap(void *address, size_t size)
      */
     gf_mappings_remove((uintptr_t)address, size);
     const int result = gf_monitored_munmap(address, size);
-    if (result == 0) {
+    if (result == 0)
         gf_add_relaxed(&gf_budget.purged, size);
-    } else {
+    else
         gf_mappings_add((uintptr_t)address, size);
-    }
     gf_slowpath_end(&mark, gf_slowpath_unmap, size);
     return result;
 }

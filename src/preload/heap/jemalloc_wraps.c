@@ -18,31 +18,28 @@
  * calls. The wrappers pass pointers to jemalloc's structs on without reading the structs.
  */
 
-#define WRAPS(type, name, ...)                                                                     \
-    type __real_je_##name(__VA_ARGS__);                                                            \
-    type __wrap_je_##name(__VA_ARGS__)
-
-WRAPS(void, malloc_mutex_lock_slow, void *mutex);
-WRAPS(void *, arena_new, void *tsdn, unsigned index, const void *config);
-WRAPS(void *, tsd_fetch_slow, void *tsd, bool minimal);
-WRAPS(bool, tsd_tcache_enabled_data_init, void *tsd);
-WRAPS(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
-      unsigned class, bool *ret_success);
-WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
-      unsigned remain);
-WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
-      unsigned remain);
-WRAPS(void, te_event_trigger, void *tsd, const bool *allocates);
-WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
-WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class, bool zero);
-WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
-      void *tcache);
-WRAPS(void *, arena_ralloc, void *tsdn, void *arena, void *block, size_t old_size, size_t size,
-      size_t alignment, bool zero, void *tcache, void *hook);
-WRAPS(void, arena_dalloc_small, void *tsdn, void *block);
-WRAPS(void *, large_malloc, void *tsdn, void *arena, size_t size, bool zero);
-WRAPS(void *, large_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero);
-WRAPS(void, large_dalloc, void *tsdn, void *extent);
+GF_WRAPS(void, malloc_mutex_lock_slow, void *mutex);
+GF_WRAPS(void *, arena_new, void *tsdn, unsigned index, const void *config);
+GF_WRAPS(void *, tsd_fetch_slow, void *tsd, bool minimal);
+GF_WRAPS(bool, tsd_tcache_enabled_data_init, void *tsd);
+GF_WRAPS(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
+         unsigned class, bool *ret_success);
+GF_WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
+         unsigned remain);
+GF_WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
+         unsigned remain);
+GF_WRAPS(void, te_event_trigger, void *tsd, const bool *allocates);
+GF_WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
+GF_WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class,
+         bool zero);
+GF_WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
+         void *tcache);
+GF_WRAPS(void *, arena_ralloc, void *tsdn, void *arena, void *block, size_t old_size, size_t size,
+         size_t alignment, bool zero, void *tcache, void *hook);
+GF_WRAPS(void, arena_dalloc_small, void *tsdn, void *block);
+GF_WRAPS(void *, large_malloc, void *tsdn, void *arena, size_t size, bool zero);
+GF_WRAPS(void *, large_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero);
+GF_WRAPS(void, large_dalloc, void *tsdn, void *extent);
 
 void __wrap_je_malloc_mutex_lock_slow(void *mutex)
 {
@@ -229,22 +226,13 @@ void __wrap_je_large_dalloc(void *tsdn, void *extent)
  * core. So the library may purge pages within these functions, as jemalloc itself does.
  */
 
-struct extent *__real_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
-                                  bool slab, unsigned class, bool zero, bool guarded,
-                                  bool *deferred);
-struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
-                                  bool slab, unsigned class, bool zero, bool guarded,
-                                  bool *deferred);
-void __real_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred);
-void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred);
-bool __real_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool zero, bool *deferred);
-bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool zero, bool *deferred);
-bool __real_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool *deferred);
-bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool *deferred);
+GF_WRAPS(struct extent *, pa_alloc, void *thread, void *shard, size_t size, size_t alignment,
+         bool slab, unsigned class, bool zero, bool guarded, bool *deferred);
+GF_WRAPS(void, pa_dalloc, void *thread, void *shard, struct extent *extent, bool *deferred);
+GF_WRAPS(bool, pa_expand, void *thread, void *shard, struct extent *extent, size_t before,
+         size_t after, unsigned class, bool zero, bool *deferred);
+GF_WRAPS(bool, pa_shrink, void *thread, void *shard, struct extent *extent, size_t before,
+         size_t after, unsigned class, bool *deferred);
 
 static bool sizes_unknown(void)
 {
