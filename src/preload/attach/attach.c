@@ -103,18 +103,12 @@ static void gf_logging_cuda(void)
         at_quick_exit(before_quick_exit); /* because quick_exit calls libc's _exit, not the hook */
 }
 
+/* The main function of the log's writer thread. */
 static void *write_log(void *unused)
 {
     prctl(PR_SET_NAME, "gpufeed-log");
     gf_journal_serve();
     return unused;
-}
-
-/* Called on the library's thread after the engine was published. Starts the log's writer thread. */
-static void gf_logging_serve(void)
-{
-    if (gf_journal_wanted())
-        gf_thread_start_own(write_log, NULL);
 }
 
 /*
@@ -428,7 +422,8 @@ static void *load_engine(void *caller)
         publish_engine(engine);
     announce_stage(stage_done);
     if (gf_engine()) {
-        gf_logging_serve();
+        if (gf_journal_wanted())
+            gf_thread_start_own(write_log, NULL);
         engine->watch();
     }
     return NULL;
@@ -447,13 +442,8 @@ static void warn_of_duplicate(void)
 static GF_COLD void start_load(void)
 {
     gf_keep_errno();
-    int cancel;
+    const int cancel = gf_thread_hold_cancel(); /* the driver's cuInit is no cancellation point */
 
-    /*
-     * The engine reads and writes files, and such calls are cancellation points. The driver's
-     * cuInit is no cancellation point.
-     */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     gf_thread.inside++;
     gf_messages_start();
     warn_of_duplicate();
@@ -472,7 +462,7 @@ static GF_COLD void start_load(void)
             engine->joined();
     }
     gf_thread.inside--;
-    pthread_setcancelstate(cancel, NULL);
+    gf_thread_release_cancel(cancel);
 }
 
 void gf_attach(void)

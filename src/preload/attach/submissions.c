@@ -57,15 +57,23 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
     return NULL;
 }
 
-struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts)
+static struct gf_stream_slot *find_stream_slot(CUstream stream)
 {
-    struct gf_stream_facts found;
-
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
         struct gf_stream_slot *slot = probe_slot(stream, i);
         if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
             return slot;
     }
+    return NULL;
+}
+
+struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts)
+{
+    struct gf_stream_slot *const slot = find_stream_slot(stream);
+    struct gf_stream_facts found;
+
+    if (slot)
+        return slot;
     return facts(stream, &found) ? take_stream_slot(stream, &found) : NULL;
 }
 
@@ -78,12 +86,8 @@ struct gf_visible *gf_submissions_visible(CUstream stream, CUcontext context)
     if (stream == CU_STREAM_PER_THREAD)
         return set && set <= GF_SUBMITTERS_OWN ? &gf_submissions.submitters[set - 1].own_visible
                                                : NULL;
-    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
-        struct gf_stream_slot *slot = probe_slot(stream, i);
-        if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
-            return &slot->visible;
-    }
-    return NULL;
+    struct gf_stream_slot *const slot = find_stream_slot(stream);
+    return slot ? &slot->visible : NULL;
 }
 
 bool gf_submissions_list_context(CUcontext context, int device)

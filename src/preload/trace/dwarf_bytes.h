@@ -33,33 +33,17 @@ static inline void gf_bytes_skip(struct gf_bytes *bytes, uint64_t size)
     bytes->at += size;
 }
 
-static inline unsigned gf_bytes_u8(struct gf_bytes *bytes)
-{
-    uint8_t value;
-    gf_bytes_take(bytes, &value, sizeof(value));
-    return value;
-}
-
-static inline uint16_t gf_bytes_u16(struct gf_bytes *bytes)
-{
-    uint16_t value;
-    gf_bytes_take(bytes, &value, sizeof(value));
-    return value;
-}
-
-static inline uint32_t gf_bytes_u32(struct gf_bytes *bytes)
-{
-    uint32_t value;
-    gf_bytes_take(bytes, &value, sizeof(value));
-    return value;
-}
-
-static inline uint64_t gf_bytes_u64(struct gf_bytes *bytes)
-{
-    uint64_t value;
-    gf_bytes_take(bytes, &value, sizeof(value));
-    return value;
-}
+#define GF_BYTES_NUMBER(name, type)                                                                \
+    static inline type name(struct gf_bytes *bytes)                                                \
+    {                                                                                              \
+        type value;                                                                                \
+        gf_bytes_take(bytes, &value, sizeof(value));                                               \
+        return value;                                                                              \
+    }
+GF_BYTES_NUMBER(gf_bytes_u8, uint8_t)
+GF_BYTES_NUMBER(gf_bytes_u16, uint16_t)
+GF_BYTES_NUMBER(gf_bytes_u32, uint32_t)
+GF_BYTES_NUMBER(gf_bytes_u64, uint64_t)
 
 /* LEB128: seven bits per byte, the lowest first. */
 static inline uint64_t gf_bytes_leb(struct gf_bytes *bytes, bool is_signed)

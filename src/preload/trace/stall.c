@@ -20,13 +20,6 @@
 
 /* Formats a stall as a line of the log (docs/log.md). */
 
-struct gf_stall_line {
-    const char *call;
-    const struct gf_evidence *evidence;
-    const struct gf_finding *finding;
-    uint64_t step; /* number of the current step; 0 if unknown */
-};
-
 /* Bytes that are reserved for the end of the line: the finding and the number of dropped lines. */
 #define END_SIZE 512
 
@@ -140,12 +133,13 @@ static void put_stack(struct gf_line *line)
 
 /*
  * Called on the thread that stalled, because it records the calling thread's name, CPU and stack.
- * False if there is no log,
- * or if the line was dropped. Keeps errno.
+ * False if there is no log, or if the line was dropped. Keeps errno.
  */
-static bool gf_stall_log(const struct gf_stall_line *stall)
+static bool log_stall(const char *call, const struct gf_evidence *evidence,
+                      const struct gf_finding *finding)
 {
-    const struct gf_slowpath *slow = stall->evidence->slow;
+    const struct gf_slowpath *slow = evidence->slow;
+    const uint64_t step = gf_step_current();
     struct gf_line *line = gf_journal_begin("stall");
 
     if (!line)
@@ -154,18 +148,18 @@ static bool gf_stall_log(const struct gf_stall_line *stall)
     line->start_ns = slow->start_ns;
     line->end_ns = slow->end_ns;
     line->found = true;
-    line->finding = *stall->finding;
-    gf_json_text(json, "call", stall->call);
+    line->finding = *finding;
+    gf_json_text(json, "call", call);
     if (slow->size)
         gf_json_size(json, "size", slow->size);
     gf_json_size(json, "us", (slow->end_ns - slow->start_ns) / 1000);
     gf_json_micro(json, "start", slow->start_ns / 1000);
     put_parts(json, slow);
     put_thread(json);
-    put_place(json, stall->evidence);
-    put_usage(json, &stall->evidence->used);
-    if (stall->step)
-        gf_json_size(json, "step", stall->step);
+    put_place(json, evidence);
+    put_usage(json, &evidence->used);
+    if (step)
+        gf_json_size(json, "step", step);
     if (!slow->locked) {
         put_python(line);
         put_stack(line);
@@ -263,8 +257,7 @@ static void judge_call(const char *call, struct gf_evidence *evidence)
     const uint64_t us = (slow->end_ns - slow->start_ns) / 1000;
     gf_stall_count_add(finding.cause, us);
     /* Only the log's writer thread detects pauses. Without a line, the measured part counts. */
-    if (!gf_stall_log(&(struct gf_stall_line){call, evidence, &finding, gf_step_current()}) &&
-        finding.cause != finding.without_pause)
+    if (!log_stall(call, evidence, &finding) && finding.cause != finding.without_pause)
         gf_stall_count_move(finding.cause, finding.without_pause, us);
     gf_step_times_stall(finding.without_pause, slow->end_ns - slow->start_ns);
 }

@@ -15,7 +15,7 @@
  */
 #define MOST_BYTES ((size_t)8 << 20)
 
-/* Id of the process whose thread uses `batch`; 0: no thread uses it. */
+/* Protects `batch` (gf_step_try_lock). A mark is not logged while another thread holds it. */
 static _Atomic pid_t holder;
 
 static struct {
@@ -28,21 +28,6 @@ static struct {
         uint64_t step, ns;
     } marks[MARKS];
 } batch;
-
-/*
- * Returns false while another thread uses the batch, and in a signal handler that interrupted this
- * thread while it used the batch. The mark is then not logged. In a forked child, the holder may be
- * a thread of the parent, which does not exist in the child. In that case the child takes the
- * batch.
- */
-static bool take_batch(pid_t pid)
-{
-    pid_t before = 0;
-
-    if (gf_cas_acquire(&holder, &before, pid))
-        return true;
-    return before != pid && gf_cas_acquire(&holder, &before, pid);
-}
 
 static void put_marks(struct gf_json *json)
 {
@@ -107,7 +92,7 @@ void gf_step_log_add(uint64_t step, uint64_t ns)
     gf_keep_errno();
     pid_t pid;
 
-    if (!gf_journal_shared() || !take_batch(pid = getpid()))
+    if (!gf_journal_shared() || !gf_step_try_lock(&holder, pid = getpid()))
         return;
     if (batch.pid != pid) {
         batch.pid = pid;

@@ -213,8 +213,7 @@ bool gf_step_series_read(const struct gf_step_series *series, const struct gf_st
 #define READ_NS UINT64_C(10000000) /* the longest wait of a reader for the lock */
 
 static struct {
-    /* Id of the process whose thread holds the lock; 0: no thread holds it. */
-    _Atomic pid_t holder;
+    _Atomic pid_t holder;  /* gf_step_try_lock */
     _Atomic unsigned lost; /* events that found the lock taken, so that they are in no series */
     /* The keys of `series`, beside each other, because each event compares them. */
     uint64_t key[SERIES];
@@ -226,18 +225,13 @@ static struct {
 
 static _Atomic uint64_t stalled_ns[GF_CAUSE_COUNT];
 
-/*
- * In a forked child, the holder may be a thread of the parent, which does not exist in the child.
- * So the child takes the lock.
- */
-static bool try_lock(void)
+bool gf_step_try_lock(_Atomic pid_t *holder, pid_t pid)
 {
-    const pid_t pid = getpid();
     pid_t before = 0;
 
-    if (gf_cas_acquire(&steps.holder, &before, pid))
+    if (gf_cas_acquire(holder, &before, pid))
         return true;
-    return before != pid && gf_cas_acquire(&steps.holder, &before, pid);
+    return before != pid && gf_cas_acquire(holder, &before, pid);
 }
 
 static void unlock(void)
@@ -248,7 +242,7 @@ static void unlock(void)
 /* False: another thread holds the lock, and the event is lost. */
 static bool lock_for_event(void)
 {
-    if (try_lock())
+    if (gf_step_try_lock(&steps.holder, getpid()))
         return true;
     gf_add_relaxed(&steps.lost, 1);
     return false;
@@ -343,7 +337,7 @@ void gf_step_times_stall(enum gf_cause cause, uint64_t ns)
 
 void gf_step_times_publish(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FACTS])
 {
-    if (!try_lock())
+    if (!gf_step_try_lock(&steps.holder, getpid()))
         return;
     memcpy(&steps.sums.value[GF_CAUSE_COUNT], facts, GF_STEP_ENGINE_FACTS * sizeof(*facts));
     steps.published_ns = now;
@@ -397,7 +391,7 @@ void gf_step_times_read(struct gf_step_times *ret)
     bool locked;
 
     *ret = (struct gf_step_times){.source = gf_step_none};
-    while (!(locked = try_lock()) && gf_now_ns() < until)
+    while (!(locked = gf_step_try_lock(&steps.holder, getpid())) && gf_now_ns() < until)
         sched_yield();
     if (!locked)
         return;

@@ -51,6 +51,14 @@ bool gf_step_series_read(const struct gf_step_series *series, const struct gf_st
                          struct gf_step_times *ret);
 
 /*
+ * Takes a lock, which contains the id of the process of its holder, or 0. Returns false while another
+ * thread of this process holds it, also in a signal handler that interrupted the holder. In a forked
+ * child, the holder may be a thread of the parent, which does not exist in the child. So the child
+ * takes the lock. pid: of this process. To release the lock, store 0.
+ */
+bool gf_step_try_lock(_Atomic pid_t *holder, pid_t pid);
+
+/*
  * The durations of steps. Without marks, a step is the period of a repeated event: a copy of one
  * size to the GPU, a launch of one graph, or a wait for the GPU by one function. Any thread; no function allocates or
  * waits. If two threads record an event at the same time, one event may be lost.
