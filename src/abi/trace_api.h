@@ -44,6 +44,18 @@ struct gf_stall_count {
     uint64_t calls, us;
 };
 
+/* Adds up the stalls of all causes. */
+static inline struct gf_stall_count gf_stall_sum(const struct gf_stall_count counts[GF_CAUSE_COUNT])
+{
+    struct gf_stall_count ret = {0};
+
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
+        ret.calls += counts[i].calls;
+        ret.us += counts[i].us;
+    }
+    return ret;
+}
+
 /* A GPU, identified as in the report. */
 struct gf_stall_gpu {
     int device; /* -1: the GPU is unknown, or there are several */

@@ -115,16 +115,21 @@ static void run_phases(unsigned hz)
                                         .cuCtxGetDevice = read_device,
                                         .cuStreamQuery = query};
     static struct gf_submit_table table;
-    const struct gf_sampler_setup setup = {.cuda = &cuda,
-                                           .table = &table,
-                                           .end_lost_calls = end_lost_calls,
-                                           .step_facts = take_facts,
-                                           .step_graph = take_graph,
-                                           .hz = hz};
+    static const struct gf_heap_ops heap;
+    static struct gf_options options;
+    static const struct gf_preload preload = {.options = &options,
+                                              .cuda = &cuda,
+                                              .heap = &heap,
+                                              .submissions = &table,
+                                              .end_lost_calls = end_lost_calls,
+                                              .step_facts = take_facts,
+                                              .step_graph = take_graph};
+
+    options.gpu_time = hz;
 
     fake.now_ns = SECOND;
     sem_init(&fake.end, 0, 0);
-    gf_sampler_prepare(&setup);
+    gf_sampler_prepare(&preload, NULL, NULL);
     gf_sampler_start();
     while (sem_wait(&fake.end) == -1)
         ;

@@ -164,21 +164,24 @@ static void count_stalls(struct gf_stall_count ret[GF_CAUSE_COUNT])
     memcpy(ret, stalls, sizeof(stalls));
 }
 
-static void no_log(struct gf_journal_count *ret)
+static bool has_log;
+
+static bool log_wanted(void)
 {
-    memset(ret, 0, sizeof(*ret));
+    return has_log;
 }
 
 static void stalls_and_their_absence_have_a_line(void **state)
 {
-    static struct gf_report report;
     struct gf_options options = {.stall_us = 1000};
+    const struct gf_preload preload = {
+        .options = &options, .stall_counts = count_stalls, .log_wanted = log_wanted};
+    static struct gf_report report;
     char line[256];
     (void)state;
 
-    report.options = &options;
+    report.preload = &preload;
     report.ran_ms = 190000;
-    report.stall_counts = count_stalls;
     gf_summary_stalls(&report, line, sizeof(line));
     assert_string_equal(line, "no stall above 1 ms in 3 min");
     stalls[gf_cause_map] = (struct gf_stall_count){3, 40500};
@@ -188,7 +191,7 @@ static void stalls_and_their_absence_have_a_line(void **state)
                               "(GPUFEED_LOG=FILE records each of them)");
     stalls[gf_cause_unknown] = (struct gf_stall_count){1, 3000000};
     stalls[gf_cause_throttled] = (struct gf_stall_count){1, 1000};
-    report.log_count = no_log;
+    has_log = true;
     options.stall_us = 1500;
     report.ran_ms = 9999;
     gf_summary_stalls(&report, line, sizeof(line));
@@ -210,6 +213,8 @@ static void read_step_times(struct gf_step_times *ret)
     *ret = step_times;
 }
 
+static const struct gf_preload with_steps = {.step_times = read_step_times};
+
 #define FACT(fact) (GF_CAUSE_COUNT + (unsigned)(fact))
 #define MS UINT64_C(1000000)
 
@@ -222,7 +227,7 @@ static void steps_have_a_line(void **state)
     char line[512];
     (void)state;
 
-    report.step_times = read_step_times;
+    report.preload = &with_steps;
     gf_summary_steps(&report, line, sizeof(line));
     assert_string_equal(line, "");
     step_times = (struct gf_step_times){.source = gf_step_marks,
@@ -263,7 +268,7 @@ static void steps_have_a_line(void **state)
 
 static const char *slowest_of(unsigned fact, uint64_t value, uint64_t typical)
 {
-    static struct gf_report report = {.step_times = read_step_times};
+    static struct gf_report report = {.preload = &with_steps};
     static char line[512];
 
     step_times.slow[0].facts.value[fact] = value;
@@ -312,17 +317,20 @@ static void read_copy_waits(struct gf_copy_waits *ret)
 /* Names the line with the longest waits, if they take at least 1 % of the time of the steps. */
 static void waiting_copies_have_a_part(void **state)
 {
-    struct gf_copy_wait_source source = {.ran_ms = 1000};
+    struct gf_options options = {.copy_wait_us = 0};
+    const struct gf_preload preload = {
+        .options = &options, .step_times = read_step_times, .copy_waits = read_copy_waits};
+    static struct gf_report report = {.ran_ms = 1000};
     char line[512];
     (void)state;
 
-    gf_summary_copy_waits(&source, line, sizeof(line));
+    report.preload = &preload;
+    gf_summary_copy_waits(&report, line, sizeof(line));
     assert_string_equal(line, "");
-    source.step_times = read_step_times;
-    source.read = read_copy_waits;
+    options.copy_wait_us = 1;
     step_times = (struct gf_step_times){.source = gf_step_marks, .total_ns = 10 * SECOND};
     copy_waits = (struct gf_copy_waits){.from_device = {9, 9 << 20, SECOND * 45 / 100}};
-    gf_summary_copy_waits(&source, line, sizeof(line));
+    gf_summary_copy_waits(&report, line, sizeof(line));
     assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
                               "their stream (copy into pinned memory with non_blocking=True, and "
                               "wait later)");
@@ -331,15 +339,15 @@ static void waiting_copies_have_a_part(void **state)
         (struct gf_copy_wait_line){false, 3, "/a/b/train.py", "evaluate", {1, 1, SECOND / 10}};
     copy_waits.line[1] =
         (struct gf_copy_wait_line){true, 12, "/a/b/train.py", "step", {2, 2, SECOND / 5}};
-    gf_summary_copy_waits(&source, line, sizeof(line));
+    gf_summary_copy_waits(&report, line, sizeof(line));
     assert_string_equal(line, "; copies to the GPU at train.py:12 in step waited 2.0 % of the time "
                               "for earlier work of their stream (pin the source and pass "
                               "non_blocking=True, or copy before that work is submitted)");
     step_times.total_ns = 21 * SECOND;
-    gf_summary_copy_waits(&source, line, sizeof(line));
+    gf_summary_copy_waits(&report, line, sizeof(line));
     assert_string_equal(line, "");
     step_times.source = gf_step_none;
-    gf_summary_copy_waits(&source, line, sizeof(line));
+    gf_summary_copy_waits(&report, line, sizeof(line));
     assert_non_null(strstr(line, " waited 20.0 % of the time"));
 }
 

@@ -43,7 +43,9 @@ struct device {
 };
 
 static struct sampler {
-    struct gf_sampler_setup setup;
+    const struct gf_preload *preload;
+    gf_step_clock_fn *clock_loss;
+    const char *reason;
     uint64_t looked_ns; /* when end_lost_calls was last called */
     uint64_t random;
     uint64_t nominal_ns;                 /* 1 / hz */
@@ -117,7 +119,7 @@ static void review_cost(uint64_t now)
                    share = (cpu - sampler.reviewed_cpu_ns) * 1000 / gf_max(passed, UINT64_C(1));
     sampler.reviewed_ns = now;
     sampler.reviewed_cpu_ns = cpu;
-    if (sampler.setup.hz > HZ_UNLIMITED)
+    if (sampler.preload->options->gpu_time > HZ_UNLIMITED)
         return;
     if (share >= SHARE_MOST)
         gf_store_relaxed(&sampler.interval_ns, gf_min(interval + interval / 2, INTERVAL_MOST));
@@ -153,7 +155,7 @@ static enum gf_host_cause cause_of_delay(uint64_t interval)
 static enum gf_host_cause cause_of_call(void)
 {
     for (unsigned i = 0; i < GF_SUBMITTERS; i++) {
-        const unsigned doing = gf_load_relaxed(&sampler.setup.table->submitters[i].doing);
+        const unsigned doing = gf_load_relaxed(&sampler.preload->submissions->submitters[i].doing);
         if (doing == 1 + gf_timed_driver_wait)
             return gf_host_gpu_wait;
         if (doing >= 1 + gf_timed_driver_alloc && doing <= 1 + gf_timed_driver_unpin)
@@ -165,12 +167,12 @@ static enum gf_host_cause cause_of_call(void)
 /* Whether the thread that submits most of the work has waited for the GPU since its last call. */
 static bool follows_wait(void)
 {
-    const struct gf_submitter *most = &sampler.setup.table->submitters[0];
+    const struct gf_submitter *most = &sampler.preload->submissions->submitters[0];
 
     for (unsigned i = 1; i < GF_SUBMITTERS_OWN; i++)
-        if (gf_load_relaxed(&sampler.setup.table->submitters[i].begun) >
+        if (gf_load_relaxed(&sampler.preload->submissions->submitters[i].begun) >
             gf_load_relaxed(&most->begun))
-            most = &sampler.setup.table->submitters[i];
+            most = &sampler.preload->submissions->submitters[i];
     return gf_load_relaxed(&most->waited) == gf_load_relaxed(&most->begun);
 }
 
@@ -183,7 +185,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
 {
     struct device *device = &sampler.device[number];
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
-    const struct gf_submit_table *table = sampler.setup.table;
+    const struct gf_submit_table *table = sampler.preload->submissions;
     struct gf_host_sample sample = {
         .now = now,
         .tid = ender            ? ender
@@ -223,7 +225,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     if (sample.state == gf_gpu_empty) {
         if (!sample.late)
             sample.cause =
-                cause_of(number, &sampler.setup.table->gaps[number], interval, moved, now);
+                cause_of(number, &sampler.preload->submissions->gaps[number], interval, moved, now);
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
@@ -237,7 +239,7 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
 static bool communicates(int device)
 {
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
-        const struct gf_stream_slot *slot = &sampler.setup.table->slots[i];
+        const struct gf_stream_slot *slot = &sampler.preload->submissions->slots[i];
         if (gf_load_relaxed(&slot->stream) > GF_SUBMIT_FILLING &&
             (gf_load_relaxed(&slot->work) & gf_work_comm) &&
             gf_load_relaxed(&slot->device) == device)
@@ -297,8 +299,8 @@ static void publish_facts(uint64_t now, bool is_delayed)
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (gf_load_relaxed(&sampler.device[i].used))
             gpus[count++] = (struct gf_step_gpu){i, &sampler.device[i].shares};
-    gf_step_facts_add_gpus(now, gpus, count, sampler.setup.clock_loss);
-    gf_step_facts_publish(now, is_delayed, sampler.setup.step_facts);
+    gf_step_facts_add_gpus(now, gpus, count, sampler.clock_loss);
+    gf_step_facts_publish(now, is_delayed, sampler.preload->step_facts);
 }
 
 /*
@@ -310,11 +312,11 @@ static void end_lost_calls(const struct gf_answers *answers, uint64_t now)
     bool inside = !answers->settled;
 
     for (unsigned i = 0; i < GF_SUBMITTERS && !inside; i++)
-        inside = gf_load_relaxed(&sampler.setup.table->submitters[i].doing);
+        inside = gf_load_relaxed(&sampler.preload->submissions->submitters[i].doing);
     if (!inside || now - sampler.looked_ns < SECOND / 2)
         return;
     sampler.looked_ns = now;
-    sampler.setup.end_lost_calls();
+    sampler.preload->end_lost_calls();
 }
 
 static void take_sample(void)
@@ -322,7 +324,7 @@ static void take_sample(void)
     struct gf_answers answers;
     const uint64_t start = gf_now_ns();
 
-    gf_questions_ask(sampler.setup.cuda, sampler.setup.table, &answers);
+    gf_questions_ask(sampler.preload->cuda, sampler.preload->submissions, &answers);
     const uint64_t now = gf_now_ns();
     count_questions(&answers, now - start);
     const uint64_t interval = sampler.before_ns ? now - sampler.before_ns : 0;
@@ -334,7 +336,8 @@ static void take_sample(void)
         if (gf_load_relaxed(&sampler.device[i].used))
             add_sample(i, &answers, now, late);
     }
-    gf_graph_steps_see(sampler.setup.table, sampler.before_ns, now, sampler.setup.step_graph);
+    gf_graph_steps_see(sampler.preload->submissions, sampler.before_ns, now,
+                       sampler.preload->step_graph);
     publish_facts(now, interval > 2 * sampler.planned_ns + DELAYED_NS);
     see_standstill(&answers, interval, now, late);
     sampler.before_ns = now;
@@ -346,14 +349,15 @@ static void take_sample(void)
 
 static void *run_sampler(void *closure)
 {
+    const struct gf_preload *const preload = sampler.preload;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     prctl(PR_SET_NAME, "gpufeed-gputime");
-    if (sampler.setup.thread_allocates)
-        sampler.setup.thread_allocates(); /* the driver's queries do */
-    sampler.setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
+    if (preload->heap->share_main)
+        preload->heap->share_main(); /* the driver's queries allocate */
+    preload->cuda->cuThreadExchangeStreamCaptureMode(&mode);
     sampler.tid = (pid_t)syscall(SYS_gettid);
-    gf_python_line_open(sampler.setup.python);
+    gf_python_line_open(preload->python);
     sampler.reviewed_ns = gf_now_ns();
     for (unsigned count = 1; !gf_load_seq_cst(&sampler.stopped); count++) {
         if (!sleep_some())
@@ -367,22 +371,27 @@ static void *run_sampler(void *closure)
     return closure;
 }
 
-void gf_sampler_prepare(const struct gf_sampler_setup *setup)
+void gf_sampler_prepare(const struct gf_preload *preload, gf_step_clock_fn *clock_loss,
+                        const char *reason)
 {
-    sampler.setup = *setup;
-    if (setup->reason || !setup->hz)
+    const unsigned hz = preload->options->gpu_time;
+
+    sampler.preload = preload;
+    sampler.clock_loss = clock_loss;
+    sampler.reason = hz ? reason : "GPUFEED_GPU_TIME is 0";
+    if (sampler.reason)
         return;
-    if (!gf_questions_possible(setup->cuda)) {
-        sampler.setup.reason = "the driver lacks a function";
+    if (!gf_questions_possible(preload->cuda)) {
+        sampler.reason = "the driver lacks a function";
         return;
     }
     gf_pressure_counters_open(); /* opens files, so it is called here, within cuInit */
-    sampler.nominal_ns = SECOND / setup->hz;
+    sampler.nominal_ns = SECOND / hz;
     sampler.interval_ns = sampler.nominal_ns;
     sampler.random = gf_now_ns() | 1;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
-        sampler.device[i].gaps.shared = &setup->table->gaps[i];
-    atomic_fetch_or(&setup->table->on, gf_submit_sampled);
+        sampler.device[i].gaps.shared = &preload->submissions->gaps[i];
+    atomic_fetch_or(&preload->submissions->on, gf_submit_sampled);
 }
 
 void gf_sampler_start(void)
@@ -391,8 +400,8 @@ void gf_sampler_start(void)
         return;
     sampler.started = true;
     if (gf_detached_start(run_sampler, NULL, 0)) {
-        sampler.setup.reason = "no thread could be started";
-        atomic_fetch_and(&sampler.setup.table->on, ~(unsigned)gf_submit_sampled);
+        sampler.reason = "no thread could be started";
+        atomic_fetch_and(&sampler.preload->submissions->on, ~(unsigned)gf_submit_sampled);
     }
 }
 
@@ -401,8 +410,9 @@ void gf_sampler_stop(void)
     gf_store_seq_cst(&sampler.stopped, true);
     if (!sampler.started)
         return;
-    gf_store_seq_cst(&sampler.setup.table->closed, true);
-    for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.setup.table->asking); i++)
+    gf_store_seq_cst(&sampler.preload->submissions->closed, true);
+    for (unsigned i = 0; i < STOP_TRIES && gf_load_seq_cst(&sampler.preload->submissions->asking);
+         i++)
         gf_sleep_ns(100000);
 }
 
@@ -425,9 +435,8 @@ static void read_device(struct device *device, struct gf_gpu_time_device *ret)
 void gf_sampler_read(struct gf_gpu_time *ret)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->on = sampler.started && !sampler.setup.reason;
-    ret->reason = sampler.setup.hz ? sampler.setup.reason : "GPUFEED_GPU_TIME is 0";
-    ret->hz = sampler.setup.hz;
+    ret->on = sampler.started && !sampler.reason;
+    ret->reason = sampler.reason;
     ret->interval_us = gf_load_relaxed(&sampler.interval_ns) / 1000;
     ret->cpu_ns = gf_load_relaxed(&sampler.cpu_ns);
     ret->questions = gf_load_relaxed(&sampler.questions);
@@ -441,7 +450,7 @@ void gf_sampler_read(struct gf_gpu_time *ret)
 
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT])
 {
-    const bool on = sampler.started && !sampler.setup.reason;
+    const bool on = sampler.started && !sampler.reason;
 
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         for (unsigned state = 0; state < GF_GPU_STATE_COUNT; state++)

@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include "abi/gputime_api.h"
-#include "abi/trace_api.h"
+#include "abi/engine_api.h"
 #include "engine/gputime/idle_lines.h"
 #include "engine/gputime/shares.h"
 #include "engine/gputime/standstill.h"
@@ -16,7 +15,6 @@
 struct gf_gpu_time {
     bool on;              /* false: nothing was sampled */
     const char *reason;   /* why nothing was sampled; NULL: no work was submitted yet */
-    unsigned hz;          /* the requested number of samples per second */
     uint64_t interval_us; /* the present mean interval */
     /* CPU time of the sampler's thread and of the threads that read files for it. */
     uint64_t cpu_ns;
@@ -46,22 +44,12 @@ static inline uint64_t gf_gpu_time_whole(const struct gf_gpu_time_device *device
     return whole;
 }
 
-struct gf_sampler_setup {
-    const struct gf_cuda *cuda;
-    struct gf_submit_table *table;
-    void (*end_lost_calls)(void);          /* see struct gf_preload */
-    void (*thread_allocates)(void);        /* called by the sampler's thread; may be NULL */
-    bool (*python)(struct gf_python *ret); /* finds the Python interpreter; false if not found */
-    gf_step_facts_fn *step_facts;          /* takes the facts of steps */
-    gf_graph_steps_fn *step_graph;
-    /* By how many thousandths the clock of a GPU with work is too low; 0 if unknown. */
-    gf_step_clock_fn *clock_loss;
-    unsigned hz;
-    const char *reason; /* why nothing is sampled; NULL: sample */
-};
-
-/* Makes the hooks record submissions from the first one on. Starts no thread. */
-void gf_sampler_prepare(const struct gf_sampler_setup *setup);
+/*
+ * Makes the hooks record submissions from the first one on. Starts no thread. reason: why nothing is
+ * sampled, or NULL.
+ */
+void gf_sampler_prepare(const struct gf_preload *preload, gf_step_clock_fn *clock_loss,
+                        const char *reason);
 /*
  * Starts the sampler's thread, unless it was started before or nothing is sampled. The caller must
  * have blocked all signals; the new thread inherits its signal mask.

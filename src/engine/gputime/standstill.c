@@ -7,7 +7,10 @@
 #define MEDIANS 10u
 
 static struct {
-    struct gf_standstill_setup setup;
+    const struct gf_preload *preload;
+    bool (*is_traced)(void);
+    void (*tell)(const struct gf_standstill *standstill);
+    uint64_t least_ns;    /* 0: never find a standstill */
     uint64_t progress_ns; /* the last sample with progress */
     /* The samples of the present second: how many had a cause of a standstill, and another cause. */
     uint64_t second_ns;
@@ -20,9 +23,13 @@ static struct {
     struct gf_standstill published;
 } stand;
 
-void gf_standstill_open(const struct gf_standstill_setup *setup)
+void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void),
+                        void (*tell)(const struct gf_standstill *standstill))
 {
-    stand.setup = *setup;
+    stand.preload = preload;
+    stand.is_traced = is_traced;
+    stand.tell = tell;
+    stand.least_ns = SECOND * preload->options->standstill;
 }
 
 /*
@@ -76,12 +83,12 @@ static void begin(uint64_t now, const struct gf_step_times *times)
 {
     struct gf_step_count steps = {0};
 
-    if (stand.setup.is_traced()) {
+    if (stand.is_traced()) {
         stand.progress_ns = now;
         return;
     }
     if (times->source == gf_step_marks)
-        stand.setup.step_count(&steps);
+        stand.preload->step_count(&steps);
     stand.found = (struct gf_standstill){.count = stand.found.count + 1,
                                          .ongoing = true,
                                          .since_ns = times->last_ns,
@@ -90,7 +97,7 @@ static void begin(uint64_t now, const struct gf_step_times *times)
                                          .cause = stand.cause,
                                          .at = stand.at};
     publish();
-    stand.setup.tell(&stand.found);
+    stand.tell(&stand.found);
 }
 
 static void end(uint64_t now)
@@ -100,7 +107,7 @@ static void end(uint64_t now)
     stand.found.ongoing = false;
     stand.found.ns = now - stand.found.since_ns;
     publish();
-    stand.setup.tell(&stand.found);
+    stand.tell(&stand.found);
 }
 
 /* Called once a second while nothing progresses. last_ns is 0 between two steps. */
@@ -108,11 +115,11 @@ static void check(uint64_t now)
 {
     struct gf_step_times times;
 
-    if (now - stand.progress_ns < gf_min(stand.setup.least_ns, SECOND))
+    if (now - stand.progress_ns < gf_min(stand.least_ns, SECOND))
         return;
-    stand.setup.step_times(&times);
+    stand.preload->step_times(&times);
     const uint64_t since = gf_max(stand.progress_ns, times.last_ns),
-                   least = gf_max(stand.setup.least_ns, MEDIANS * times.p50_ns);
+                   least = gf_max(stand.least_ns, MEDIANS * times.p50_ns);
     const bool stands =
         times.source != gf_step_none && times.last_ns && now > since && now - since >= least;
     if (!stands) {
@@ -136,7 +143,7 @@ static void see_progress(uint64_t now)
 void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
                        const struct gf_python_line *at)
 {
-    if (!stand.setup.least_ns)
+    if (!stand.least_ns)
         return;
     if (progress || !stand.progress_ns) {
         see_progress(now);
@@ -162,5 +169,5 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
 
 bool gf_standstill_is_near(uint64_t now)
 {
-    return stand.setup.least_ns && now - stand.progress_ns >= SECOND;
+    return stand.least_ns && now - stand.progress_ns >= SECOND;
 }

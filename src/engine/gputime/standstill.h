@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "abi/trace_api.h"
+#include "abi/engine_api.h"
 #include "engine/gputime/python_line.h"
 #include "engine/gputime/shares.h"
 
@@ -19,15 +19,12 @@ struct gf_standstill {
     struct gf_python_line at; /* its `line` is 0 if unknown */
 };
 
-struct gf_standstill_setup {
-    /* No step ended for this time, and for 10 times the median step; 0: never find a standstill. */
-    uint64_t least_ns;
-    void (*step_times)(struct gf_step_times *ret);
-    void (*step_count)(struct gf_step_count *ret);
-    bool (*is_traced)(void); /* whether a debugger traces the process */
-    void (*tell)(const struct gf_standstill *standstill); /* called when one begins and ends */
-};
-void gf_standstill_open(const struct gf_standstill_setup *setup);
+/*
+ * A standstill: no step ended for the time of GPUFEED_STANDSTILL, and for 10 times the median step.
+ * is_traced: whether a debugger traces the process. tell: called when a standstill begins and ends.
+ */
+void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void),
+                        void (*tell)(const struct gf_standstill *standstill));
 
 /*
  * Called at each sample. progress: work was submitted, a stream makes progress, or the process was

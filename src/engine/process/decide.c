@@ -99,19 +99,17 @@ static void explain_place(const struct gf_decision *decision, const struct gf_fa
         EXPLAIN("kernel: sched_setaffinity %s, set_mempolicy %s, mbind %s",
                 probe_text(decision->probe.set_affinity), probe_text(decision->probe.set_mempolicy),
                 probe_text(decision->probe.mbind));
-    EXPLAIN("CPUs: %s%s%s%s: %s", verdict->bound == gf_bound_none ? "not bound" : "bind to ",
-            verdict->bound == gf_bound_none ? "" : gf_bound_name(verdict->bound),
-            verdict->bound == gf_bound_none ? "" : ", CPUs ",
-            verdict->bound == gf_bound_none ? ""
-                                            : gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),
-            verdict->reason);
+    if (verdict->bound == gf_bound_none)
+        EXPLAIN("CPUs: not bound: %s", verdict->reason);
+    else
+        EXPLAIN("CPUs: bind to %s, CPUs %s: %s", gf_bound_name(verdict->bound),
+                gf_set_format(&verdict->cpus, cpus, sizeof(cpus)), verdict->reason);
     EXPLAIN("memory: policy %s: %s",
             verdict->policy == MPOL_DEFAULT ? "unchanged" : gf_mempolicy_name(verdict->policy),
             verdict->policy_reason);
     if (!decision->observe)
         EXPLAIN("threads: %u bound, %u left as they were, %u failed; %u threads of child processes "
-                "bound; "
-                "this took %u us",
+                "bound; this took %u us",
                 decision->bind.bound, decision->bind.left, decision->bind.failed,
                 decision->bind.descendants, decision->bind.usec);
 }
@@ -278,11 +276,11 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
     gf_locality_threads(&now->cpus, gf_thread_binding_owner, &decision->threads);
     decision->bound = now->bound && decision->threads.on_target > 0;
     if (now->given_up)
-        memcpy(decision->verdict.reason, "the program's threads starved on these CPUs earlier",
-               sizeof("the program's threads starved on these CPUs earlier"));
+        gf_fmt(decision->verdict.reason, sizeof(decision->verdict.reason),
+               "the program's threads starved on these CPUs earlier");
     else if (now->bound && !decision->bound && !now->submitters && !decision->facts.all_own)
-        memcpy(decision->verdict.reason, "no thread had the new mask after the binding",
-               sizeof("no thread had the new mask after the binding"));
+        gf_fmt(decision->verdict.reason, sizeof(decision->verdict.reason),
+               "no thread had the new mask after the binding");
 }
 
 /*

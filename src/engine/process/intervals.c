@@ -370,27 +370,12 @@ static void tell_standstill(const struct gf_standstill *standstill)
 void gf_gpu_time_prepare(void)
 {
     const struct gf_preload *preload = gf_process.preload;
-    const unsigned hz = preload->options->gpu_time;
-    const char *reason = hz ? find_reason(preload) : NULL;
+    const char *reason = preload->options->gpu_time ? find_reason(preload) : NULL;
 
     if (reason)
         gf_info("the GPU's time is not sampled: %s", reason);
-    gf_standstill_open(&(struct gf_standstill_setup){.least_ns = UINT64_C(1000000000) *
-                                                                 preload->options->standstill,
-                                                     .step_times = preload->step_times,
-                                                     .step_count = preload->step_count,
-                                                     .is_traced = is_traced,
-                                                     .tell = tell_standstill});
-    gf_sampler_prepare(&(struct gf_sampler_setup){.cuda = preload->cuda,
-                                                  .table = preload->submissions,
-                                                  .end_lost_calls = preload->end_lost_calls,
-                                                  .thread_allocates = preload->heap->share_main,
-                                                  .python = preload->python,
-                                                  .step_facts = preload->step_facts,
-                                                  .step_graph = preload->step_graph,
-                                                  .clock_loss = gf_gpu_clock_loss,
-                                                  .hz = hz,
-                                                  .reason = reason});
+    gf_standstill_open(preload, is_traced, tell_standstill);
+    gf_sampler_prepare(preload, gf_gpu_clock_loss, reason);
 }
 
 void gf_gpu_time_start(void)

@@ -45,8 +45,8 @@ static void print_summary(const struct gf_report *report)
     print_lines(text);
     gf_summary_steps(report, text, sizeof(text));
     print_lines(text);
-    gf_summary_transfers(&report->transfers, report->each_hook, text, sizeof(text));
-    gf_summary_copy_waits(&report->copy_waits, text + strlen(text), sizeof(text) - strlen(text));
+    gf_summary_transfers(&report->transfers, report->preload->each_hook, text, sizeof(text));
+    gf_summary_copy_waits(report, text + strlen(text), sizeof(text) - strlen(text));
     print_lines(text);
     gf_summary_stalls(report, text, sizeof(text));
     print_lines(text);
@@ -239,11 +239,11 @@ static void load_machine(const struct gf_preload *preload)
     /* The start mask of the hint may contain CPUs that are no longer in the cpuset. */
     if (p->hinted && gf_set_meet(&start, &p->facts.cpuset))
         gf_set_and(&p->facts.start, &start, &p->facts.cpuset);
-    p->machine_error = gf_machine_load(preload->options->machine, &p->machine);
-    if (p->machine_error)
+    const int error = gf_machine_load(preload->options->machine, &p->machine);
+    if (error)
         gf_warn("cannot read the machine%s%s: %s; nothing is bound",
                 *preload->options->machine ? " recorded in " : "", preload->options->machine,
-                strerrordesc_np(-p->machine_error));
+                strerrordesc_np(-error));
 }
 
 static void prepare_report(const struct gf_preload *preload)
@@ -251,27 +251,13 @@ static void prepare_report(const struct gf_preload *preload)
     struct gf_process *p = &gf_process;
     struct gf_report *report = &p->report;
 
-    report->version = preload->version;
+    report->preload = preload;
     report->pid = p->pid;
     report->started_s = gf_clock_ns(CLOCK_REALTIME) / 1000000000;
     report->started_ns = p->started_ns;
-    report->options = preload->options;
     report->machine = p->machine;
-    report->machine_error = p->machine_error;
     report->facts = &p->facts;
     report->hint = p->hinted ? &p->hint : NULL;
-    report->heap = preload->heap;
-    report->each_hook = preload->each_hook;
-    if (preload->log_wanted())
-        report->log_count = preload->log_count;
-    report->stall_counts = preload->stall_counts;
-    report->each_latency = preload->each_latency;
-    report->step_count = preload->step_count;
-    report->step_times = preload->step_times;
-    report->copy_waits = (struct gf_copy_wait_source){
-        .read = preload->options->copy_wait_us ? preload->copy_waits : NULL,
-        .step_times = preload->step_times,
-    };
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
     const char *job = gf_launch_job(environ);

@@ -137,7 +137,7 @@ static void add_growth_point(struct gf_growth_point *point)
     struct gf_heap_stats stats = {.allocated = UINT64_MAX};
     struct gf_step_times times;
 
-    report->step_times(&times);
+    gf_process.preload->step_times(&times);
     if (times.source == gf_step_none)
         return;
     gf_own_table_run(read_resident, point);
@@ -159,7 +159,7 @@ uint64_t gf_output_growth(void)
     const struct gf_growth *growth = &gf_process.report.growth; /* only this thread changes it */
     struct gf_growth_point point = {.at_ms = gf_process_elapsed_ms()};
 
-    if (!gf_log_wants(GF_LOG_INFO) || !gf_process.report.step_times)
+    if (!gf_log_wants(GF_LOG_INFO))
         return UINT64_MAX;
     if (point.at_ms >= growth->next_ms && !gf_process_dead())
         add_growth_point(&point);
@@ -197,7 +197,6 @@ static void refresh_report(struct gf_report *report, bool ended)
     report->ended = ended;
     report->written_ms = gf_clock_ns(CLOCK_REALTIME) / 1000000;
     report->ran_ms = gf_process_elapsed_ms();
-    report->copy_waits.ran_ms = report->ran_ms;
     report->decided = decision != NULL;
     if (decision)
         refresh_decision(report, decision);
@@ -223,7 +222,8 @@ void gf_output_report(bool ended)
      * A process without a CUDA context writes no report. For example, a launcher that only counts
      * devices would overwrite the report of its worker.
      */
-    if (*report->options->report && report->decided && gf_load_relaxed(&gf_process.choice.contexts))
+    if (*gf_process.preload->options->report && report->decided &&
+        gf_load_relaxed(&gf_process.choice.contexts))
         (ended ? gf_report_file_write_last : gf_report_file_write)(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
     if (ended)
@@ -254,8 +254,8 @@ void gf_output_renew(uint64_t now)
      * A seccomp filter may kill a process that writes a file. So a sealed process (os/permit.h)
      * writes the report only at its samples and at exit.
      */
-    if (!*report->options->report || !gf_report_file_is_due(now) || gf_permit_sealed() ||
-        !gf_report_lock(0))
+    if (!*gf_process.preload->options->report || !gf_report_file_is_due(now) ||
+        gf_permit_sealed() || !gf_report_lock(0))
         return;
     if (!gf_process_dead()) {
         refresh_report(report, false);
@@ -311,7 +311,7 @@ static void check_ranks(const char *name, const char *what, const char *pattern)
 
 void gf_output_check(void)
 {
-    const struct gf_options *options = gf_process.report.options;
+    const struct gf_options *options = gf_process.preload->options;
     const char *report = options->report;
 
     check_pattern("GPUFEED_LOG", options->log);

@@ -135,15 +135,12 @@ static bool add_calls(void *closure, const struct gf_hook_counts *counts)
  */
 static uint64_t activity_of(const struct gf_report *report)
 {
-    struct gf_stall_count stalls[GF_CAUSE_COUNT] = {0};
+    struct gf_stall_count stalls[GF_CAUSE_COUNT];
     uint64_t sum = report->event_count;
 
-    if (report->each_hook)
-        report->each_hook(add_calls, &sum);
-    if (report->stall_counts)
-        report->stall_counts(stalls);
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++)
-        sum += stalls[i].calls;
+    report->preload->each_hook(add_calls, &sum);
+    report->preload->stall_counts(stalls);
+    sum += gf_stall_sum(stalls).calls;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         sum += report->gpu_time.device[i].samples;
     return sum;
@@ -219,7 +216,7 @@ static int format_text(const struct gf_report *report, char *text, size_t size)
     text[length] = '\n';
     file.job.text = text;
     file.job.length = length + 1;
-    file.job.option = report->options->report;
+    file.job.option = report->preload->options->report;
     /* gf_output_check warns of ranks. */
     file.may_be_shared = file.may_be_shared && report->facts->rank.local_size <= 1;
     file.started_ms = report->written_ms - report->ran_ms;
@@ -266,7 +263,7 @@ void gf_report_file_write_last(const struct gf_report *report)
     }
     if (!written)
         gf_warn("GPUFEED_REPORT: %s: the file system did not respond; the last report is lost",
-                report->options->report);
+                report->preload->options->report);
 }
 
 bool gf_report_file_is_due(uint64_t now)
@@ -289,7 +286,7 @@ static struct {
 
 bool gf_metrics_file_wanted(const struct gf_report *report)
 {
-    return *report->options->metrics;
+    return *report->preload->options->metrics;
 }
 
 static void write_metrics(void)
@@ -306,7 +303,7 @@ void gf_metrics_file_write(const struct gf_report *report)
 
     if (gf_write_job_busy(job))
         return;
-    job->option = report->options->metrics;
+    job->option = report->preload->options->metrics;
     job->text = malloc(GF_REPORT_METRICS_BYTES);
     job->length = job->text ? gf_report_metrics(report, job->text, GF_REPORT_METRICS_BYTES) : 0;
     const int error = job->length ? expand(job->option, report, job->path) : -ENOMEM;
@@ -323,13 +320,13 @@ void gf_metrics_file_remove(const struct gf_report *report)
     char path[PATH_MAX];
 
     if (gf_metrics_file_wanted(report) && gf_write_job_await(&metrics_file.job) &&
-        metrics_file.written && !expand(report->options->metrics, report, path))
+        metrics_file.written && !expand(report->preload->options->metrics, report, path))
         gf_remove_file(path);
 }
 
 void gf_metrics_file_check(const struct gf_report *report)
 {
-    const char *path = report->options->metrics;
+    const char *path = report->preload->options->metrics;
     const size_t length = strlen(path);
 
     if (length && (length < 5 || strcmp(path + length - 5, ".prom") != 0))

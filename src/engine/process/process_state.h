@@ -16,7 +16,7 @@
  *
  * Access to members:
  *   written by gf_engine_start before the engine is published, constant afterwards: preload, pid,
- *   thread, started_ns, cuda_since, machine_error, facts, hint, hinted;
+ *   thread, started_ns, cuda_since, facts, hint, hinted;
  *   atomic, any thread: dead, placement, decision, counts, and the first part of choice;
  *   the thread that serves requests (gf_requests_serve): the rest of choice, decided_ns, machine's
  *   list of GPUs;
@@ -51,7 +51,6 @@ struct gf_process {
     uint64_t cuda_since; /* time at which cuInit succeeded (gf_tasks_now) */
 
     struct gf_machine *machine; /* NULL if it could not be read */
-    int machine_error;
     struct gf_facts facts;
     struct gf_hint hint; /* valid only if hinted is true */
     bool hinted;

@@ -47,9 +47,8 @@ static struct {
      * True if the heap keeps little. The library's thread then does not wake up for checks alone.
      */
     bool resting;
-    /* Counted here, because the report may be locked at a reading. */
-    uint64_t readings, purges, min_headroom;
-} memory_watch = {.min_headroom = UINT64_MAX};
+    struct gf_report_memory report; /* copied into the report, which may be locked at a reading */
+} memory_watch = {.report.min_headroom = UINT64_MAX};
 
 static void read_memory_files(struct gf_reclaim_reading *ret)
 {
@@ -62,18 +61,16 @@ static void read_memory_files(struct gf_reclaim_reading *ret)
 
 static void report_reading(const struct gf_reclaim_reading *now, bool purged)
 {
-    struct gf_report_memory *memory = &gf_process.report.memory;
+    struct gf_report_memory *memory = &memory_watch.report;
 
-    memory_watch.readings++;
-    memory_watch.purges += purged;
-    memory_watch.min_headroom = gf_min(memory_watch.min_headroom, now->headroom.bytes);
-    if (!gf_report_lock(0))
-        return;
-    memory->readings = memory_watch.readings;
-    memory->purges = memory_watch.purges;
-    memory->min_headroom = memory_watch.min_headroom;
+    memory->readings++;
+    memory->purges += purged;
+    memory->min_headroom = gf_min(memory->min_headroom, now->headroom.bytes);
     memory->headroom = now->headroom;
     memory->pressure = now->pressure;
+    if (!gf_report_lock(0))
+        return;
+    gf_process.report.memory = *memory;
     gf_report_unlock();
 }
 

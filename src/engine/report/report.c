@@ -244,7 +244,7 @@ static void put_costs(struct gf_json *json, const struct gf_report_costs *costs)
 static void put_process(struct gf_json *json, const struct gf_report *report)
 {
     gf_json_int(json, "schema", GF_REPORT_SCHEMA);
-    gf_json_text(json, "version", report->version);
+    gf_json_text(json, "version", report->preload->version);
     gf_json_int(json, "pid", report->pid);
     gf_json_text(json, "program", report->program);
     gf_json_text(json, "job", *report->job ? report->job : NULL);
@@ -252,7 +252,7 @@ static void put_process(struct gf_json *json, const struct gf_report *report)
     gf_json_milli(json, "written_at", report->written_ms);
     gf_json_milli(json, "ran_s", report->ran_ms);
     gf_json_text(json, "state", report->ended ? "ended" : "running");
-    gf_json_bool(json, "observe", report->options->mode == gf_mode_observe);
+    gf_json_bool(json, "observe", report->preload->options->mode == gf_mode_observe);
 }
 
 size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
@@ -261,7 +261,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
 
     gf_json_begin(&json, NULL, '{');
     put_process(&json, report);
-    put_options(&json, report->options);
+    put_options(&json, report->preload->options);
     put_machine(&json, report);
     put_start(&json, report);
     put_gpus(&json, &report->decision);
@@ -274,15 +274,14 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     gf_report_kept_put(&json, report);
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
     gf_report_stalls_put(&json, report);
-    gf_report_transfers_put(&json, &report->transfers, report->each_hook);
-    gf_report_copy_waits_put(&json, &report->copy_waits);
+    gf_report_transfers_put(&json, &report->transfers, report->preload->each_hook);
+    gf_report_copy_waits_put(&json, report);
     gf_report_steps_put(&json, report);
     put_samples(&json, report);
     put_events(&json, report);
     gf_json_size(&json, "device_bytes", report->driver_bytes);
     gf_json_begin(&json, "hooks", '{');
-    if (report->each_hook)
-        report->each_hook(put_hook, &json);
+    report->preload->each_hook(put_hook, &json);
     gf_json_end(&json, '}');
     put_costs(&json, &report->costs);
     gf_json_end(&json, '}');

@@ -106,7 +106,7 @@ struct gf_report_memory {
 
 struct gf_report {
     /* facts of the process */
-    const char *version;
+    const struct gf_preload *preload;
     pid_t pid;
     char program[256];
     char job[64];        /* the job's identifier (gf_launch_job); "" if none is set */
@@ -116,9 +116,7 @@ struct gf_report {
     uint64_t ran_ms;
     bool ended; /* the report was written at a normal exit */
 
-    const struct gf_options *options;
     const struct gf_machine *machine; /* NULL if it could not be read */
-    int machine_error;
     const struct gf_facts *facts;
     const struct gf_hint *hint; /* the hint that this process inherited and used, or NULL */
 
@@ -132,7 +130,6 @@ struct gf_report {
     unsigned policy_refused;
     unsigned policy_kept; /* threads that still have the policy of an earlier placement */
     struct gf_report_migration migration;
-    const struct gf_heap_ops *heap;
     struct gf_report_memory memory;
     struct gf_embedded embedded;
     struct gf_report_transfers transfers;
@@ -149,12 +146,4 @@ struct gf_report {
     uint64_t guard_run_ns, guard_delay_ns, guard_throttled_ns;
     uint64_t driver_bytes; /* device memory allocated so far on all devices */
     struct gf_report_costs costs;
-
-    void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
-    void (*log_count)(struct gf_journal_count *ret); /* NULL if there is no log */
-    void (*stall_counts)(struct gf_stall_count ret[GF_CAUSE_COUNT]);
-    void (*each_latency)(gf_latency_fn *fn, void *closure);
-    void (*step_count)(struct gf_step_count *ret);
-    void (*step_times)(struct gf_step_times *ret);
-    struct gf_copy_wait_source copy_waits;
 };

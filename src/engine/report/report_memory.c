@@ -134,7 +134,7 @@ static void put_stats(struct gf_json *json, const struct gf_heap_ops *heap)
 void gf_report_memory_put(struct gf_json *json, const struct gf_report *report)
 {
     static const char *const modes[] = {"undecided", "replace", "passthrough"};
-    const struct gf_heap_ops *heap = report->heap;
+    const struct gf_heap_ops *heap = report->preload->heap;
 
     gf_json_object(json, "heap");
     gf_json_text(json, "mode", modes[heap->mode]);
@@ -157,8 +157,8 @@ void gf_report_memory_put(struct gf_json *json, const struct gf_report *report)
 static void read_stats(const struct gf_report *report, struct gf_heap_stats *ret)
 {
     *ret = (struct gf_heap_stats){0};
-    if (report->heap->stats)
-        report->heap->stats(ret);
+    if (report->preload->heap->stats)
+        report->preload->heap->stats(ret);
 }
 
 static uint64_t kept_bytes(const struct gf_heap_stats *stats,

@@ -75,7 +75,7 @@ static void put_info(struct metrics *metrics)
     line(metrics, gf_metric_info);
     label(metrics, "job_id", metrics->report->job);
     label(metrics, "program", metrics->report->program);
-    label(metrics, "version", metrics->report->version);
+    label(metrics, "version", metrics->report->preload->version);
     count(metrics, 1);
 }
 
@@ -83,9 +83,7 @@ static void put_stalls(struct metrics *metrics, enum gf_metric metric)
 {
     struct gf_stall_count counts[GF_CAUSE_COUNT];
 
-    if (!metrics->report->stall_counts)
-        return;
-    metrics->report->stall_counts(counts);
+    metrics->report->preload->stall_counts(counts);
     head(metrics, metric);
     for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
         line(metrics, metric);
@@ -136,8 +134,8 @@ static void put_memory(struct metrics *metrics)
     struct gf_heap_stats stats = {0};
 
     put_number(metrics, gf_metric_kept_bytes, gf_report_kept_bytes(report));
-    if (report->heap->stats) {
-        report->heap->stats(&stats);
+    if (report->preload->heap->stats) {
+        report->preload->heap->stats(&stats);
         put_number(metrics, gf_metric_heap_bytes, stats.allocated);
     }
     if (report->memory.readings && headroom != UINT64_MAX)
@@ -181,10 +179,9 @@ static void put_gpu_time(struct metrics *metrics, enum gf_metric metric)
 
 static void put_steps(struct metrics *metrics)
 {
-    struct gf_step_count steps = {0};
+    struct gf_step_count steps;
 
-    if (metrics->report->step_count)
-        metrics->report->step_count(&steps);
+    metrics->report->preload->step_count(&steps);
     put_number(metrics, gf_metric_steps, steps.ended);
     put_seconds(metrics, gf_metric_step_seconds, steps.us);
 }
@@ -193,9 +190,9 @@ static void put_log(struct metrics *metrics)
 {
     struct gf_journal_count lines;
 
-    if (!metrics->report->log_count)
+    if (!metrics->report->preload->log_wanted())
         return;
-    metrics->report->log_count(&lines);
+    metrics->report->preload->log_count(&lines);
     put_number(metrics, gf_metric_dropped_lines, lines.dropped);
 }
 

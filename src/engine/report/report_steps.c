@@ -16,10 +16,9 @@ static struct {
 
 static void put_steps(struct gf_json *json, const struct gf_report *report)
 {
-    struct gf_step_count steps = {0};
+    struct gf_step_count steps;
 
-    if (report->step_count)
-        report->step_count(&steps);
+    report->preload->step_count(&steps);
     if (!steps.ended && !steps.current) {
         gf_json_null(json, "steps");
         return;
@@ -87,10 +86,9 @@ static void put_slow(struct gf_json *json, const struct gf_report *report,
 
 static void put_times(struct gf_json *json, const struct gf_report *report)
 {
-    struct gf_step_times times = {.source = gf_step_none};
+    struct gf_step_times times;
 
-    if (report->step_times)
-        report->step_times(&times);
+    report->preload->step_times(&times);
     if (times.source == gf_step_none) {
         gf_json_null(json, "step_times");
         return;
@@ -167,15 +165,11 @@ void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report
 static void put_counts(struct gf_json *json, const struct gf_report *report)
 {
     struct gf_stall_count counts[GF_CAUSE_COUNT];
-    uint64_t calls = 0, us = 0;
 
-    report->stall_counts(counts);
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        calls += counts[i].calls;
-        us += counts[i].us;
-    }
-    gf_json_size(json, "count", calls);
-    gf_json_size(json, "us", us);
+    report->preload->stall_counts(counts);
+    const struct gf_stall_count all = gf_stall_sum(counts);
+    gf_json_size(json, "count", all.calls);
+    gf_json_size(json, "us", all.us);
     gf_json_object(json, "causes");
     for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
         if (!counts[i].calls)
@@ -215,11 +209,11 @@ static void put_log(struct gf_json *json, const struct gf_report *report)
 {
     struct gf_journal_count count;
 
-    if (!report->log_count) {
+    if (!report->preload->log_wanted()) {
         gf_json_null(json, "log");
         return;
     }
-    report->log_count(&count);
+    report->preload->log_count(&count);
     gf_json_object(json, "log");
     gf_json_size(json, "lines", count.lines);
     gf_json_size(json, "dropped", count.dropped);
@@ -229,14 +223,12 @@ void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report)
 {
     struct rows rows = {.json = json};
 
-    if (!report->stall_counts || !report->each_latency)
-        return;
     gf_json_begin(json, "stalls", '{');
-    gf_json_size(json, "threshold_us", report->options->stall_us);
+    gf_json_size(json, "threshold_us", report->preload->options->stall_us);
     put_counts(json, report);
     gf_json_end(json, '}');
     gf_json_begin(json, "latency", '[');
-    report->each_latency(put_row, &rows);
+    report->preload->each_latency(put_row, &rows);
     gf_json_end(json, ']');
     put_log(json, report);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the object "pinned_memory" in the report's section "transfers". */
 #include "engine/report/report_transfers.h"
 
 #include "base/fmt.h"
@@ -13,20 +12,12 @@ static void put_sum(struct gf_json *json, const char *key, const char *what, uin
     gf_json_size(json, "bytes", bytes);
 }
 
-static void put_large(struct gf_json *json, const struct gf_pinned_stats *stats)
-{
-    gf_json_object(json, "large");
-    gf_json_size(json, "calls", stats->large_calls);
-    gf_json_size(json, "bytes", stats->large_bytes);
-    gf_json_milli(json, "duration_s", stats->large_ns / 1000000);
-}
-
 /*
  * Writes an object with the numbers of bytes by node. The last element of `bytes` is the number of
  * bytes on several or unknown nodes.
  */
-static void gf_report_pinned_put_nodes(struct gf_json *json, const char *key,
-                                       const uint64_t bytes[GF_NODE_BYTES_COUNT])
+static void put_nodes(struct gf_json *json, const char *key,
+                      const uint64_t bytes[GF_NODE_BYTES_COUNT])
 {
     char name[16];
 
@@ -39,11 +30,15 @@ static void gf_report_pinned_put_nodes(struct gf_json *json, const char *key,
     }
 }
 
-static void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_stats *stats,
-                                 const struct gf_transfer_state *state)
+static void put_pinned(struct gf_json *json, const struct gf_pinned_stats *stats,
+                       const struct gf_transfer_state *state)
 {
     gf_json_object(json, "pinned_memory");
-    put_large(json, stats);
+    gf_json_begin(json, "large", '{');
+    gf_json_size(json, "calls", stats->large_calls);
+    gf_json_size(json, "bytes", stats->large_bytes);
+    gf_json_milli(json, "duration_s", stats->large_ns / 1000000);
+    gf_json_end(json, '}');
     put_sum(json, "small", "calls", stats->small_calls, stats->small_bytes);
     gf_json_begin(json, "reasons", '{');
     for (unsigned reason = 0; reason < GF_PINNED_REASONS; reason++)
@@ -54,7 +49,7 @@ static void gf_report_pinned_put(struct gf_json *json, const struct gf_pinned_st
     put_sum(json, "prefaulted", "calls", stats->placed_calls, stats->placed_bytes);
     gf_json_size(json, "cached_bytes", state->pinned_kept);
     gf_json_size(json, "trims", stats->trims);
-    gf_report_pinned_put_nodes(json, "in_use_by_node", state->pinned_held);
+    put_nodes(json, "in_use_by_node", state->pinned_held);
 }
 
 static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
@@ -119,8 +114,7 @@ static void put_functions(struct gf_json *json, gf_hook_counts_each *each_hook)
     const struct gf_small_copies *sums = &functions.sums;
 
     gf_json_begin(json, "by_function", '{');
-    if (each_hook)
-        each_hook(put_function, &functions);
+    each_hook(put_function, &functions);
     gf_json_end(json, '}');
     put_sum(json, "small", "copies", sums->small, sums->small_bytes);
     put_sum(json, "unsupported", "copies", sums->unsupported, sums->unsupported_bytes);
@@ -140,7 +134,7 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_json_size(json, "grown", transfers->copies.ring_grown);
     gf_json_size(json, "shrunk", transfers->copies.ring_shrunk);
     gf_json_size(json, "stream_waits", transfers->copies.stream_waits);
-    gf_report_pinned_put_nodes(json, "by_node", state->ring_held);
+    put_nodes(json, "by_node", state->ring_held);
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
     gf_json_object(json, "held");
@@ -195,7 +189,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_readahead(json, &transfers->state.readahead);
     put_import(json, "parallel_memcpy", &transfers->state.parallel_memcpy);
     put_import(json, "parallel_read", &transfers->state.parallel_read);
-    gf_report_pinned_put(json, &transfers->pinned, &transfers->state);
+    put_pinned(json, &transfers->pinned, &transfers->state);
 }
 
 static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, uint64_t whole)
@@ -206,26 +200,24 @@ static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, 
     gf_json_micro(json, "share", gf_transfer_sums_share(sum->ns, whole, 1000000));
 }
 
-static void put_waiting(struct gf_json *json, const char *key, const struct gf_copy_wait_sum *sum,
-                        uint64_t whole)
+void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *report)
 {
-    gf_json_object(json, key);
-    put_waits(json, sum, whole);
-}
-
-void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source)
-{
+    const struct gf_preload *preload = report->preload;
+    const uint64_t whole = gf_transfer_sums_whole_ns(preload, report->ran_ms);
     struct gf_copy_waits waits;
-    const uint64_t whole = gf_transfer_sums_whole_ns(source);
 
-    if (!source->read) {
+    if (!preload->options->copy_wait_us) {
         gf_json_null(json, "copy_waits");
         return;
     }
-    source->read(&waits);
+    preload->copy_waits(&waits);
     gf_json_object(json, "copy_waits");
-    put_waiting(json, "to_device", &waits.to_device, whole);
-    put_waiting(json, "from_device", &waits.from_device, whole);
+    gf_json_begin(json, "to_device", '{');
+    put_waits(json, &waits.to_device, whole);
+    gf_json_end(json, '}');
+    gf_json_begin(json, "from_device", '{');
+    put_waits(json, &waits.from_device, whole);
+    gf_json_end(json, '}');
     gf_json_begin(json, "lines", '[');
     for (unsigned i = 0; i < waits.lines; i++) {
         const struct gf_copy_wait_line *line = &waits.line[i];

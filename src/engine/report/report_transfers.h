@@ -3,11 +3,10 @@
 #pragma once
 
 #include "base/json.h"
-#include "engine/report/transfer_sums.h"
+#include "engine/report/report_data.h"
 
-/* each_hook may be NULL. */
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
                              gf_hook_counts_each *each_hook);
 
 /* Copies of pageable memory that waited for earlier work of their own stream. */
-void gf_report_copy_waits_put(struct gf_json *json, const struct gf_copy_wait_source *source);
+void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *report);

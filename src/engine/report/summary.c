@@ -216,29 +216,26 @@ static void say_causes(struct gf_textbuf *out, const struct gf_stall_count count
 void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
 {
     struct gf_textbuf out = {buf, size, 0};
+    const unsigned threshold_us = report->preload->options->stall_us;
     struct gf_stall_count counts[GF_CAUSE_COUNT];
-    uint64_t calls = 0, us = 0;
 
     *buf = '\0';
-    if (!report->stall_counts || !report->options->stall_us)
+    if (!threshold_us)
         return;
-    report->stall_counts(counts);
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        calls += counts[i].calls;
-        us += counts[i].us;
-    }
-    if (calls)
-        gf_say(&out, "%lu stall%s above ", calls, calls == 1 ? "" : "s");
+    report->preload->stall_counts(counts);
+    const struct gf_stall_count all = gf_stall_sum(counts);
+    if (all.calls)
+        gf_say(&out, "%lu stall%s above ", all.calls, all.calls == 1 ? "" : "s");
     else
         gf_say(&out, "no stall above ");
-    say_threshold(&out, report->options->stall_us);
+    say_threshold(&out, threshold_us);
     say_run(&out, report->ran_ms);
-    if (!calls)
+    if (!all.calls)
         return;
     gf_say(&out, " took ");
-    say_time(&out, us);
+    say_time(&out, all.us);
     say_causes(&out, counts);
-    if (!report->log_count)
+    if (!report->preload->log_wanted())
         gf_say(&out, " (GPUFEED_LOG=FILE records each of them)");
 }
 
@@ -350,8 +347,7 @@ static void say_small(struct gf_textbuf *out, const struct gf_report_transfers *
     const char *off = transfers->state.off;
     struct gf_small_copies sums = {0};
 
-    if (each_hook)
-        each_hook(add_hook, &sums);
+    each_hook(add_hook, &sums);
     if (sums.small_bytes < SMALL_BYTES_MIN)
         return;
     gf_say(out, "%s", separator);
@@ -447,18 +443,19 @@ static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
     return ret;
 }
 
-void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, size_t size)
+void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t size)
 {
+    const struct gf_preload *preload = report->preload;
     struct gf_textbuf out = {buf, size, 0};
     struct gf_copy_waits waits;
 
     *buf = '\0';
-    if (!source->read)
+    if (!preload->options->copy_wait_us)
         return;
-    source->read(&waits);
+    preload->copy_waits(&waits);
     const struct gf_copy_wait_line longest = find_longest(&waits);
-    const uint64_t share =
-        gf_transfer_sums_share(longest.sum.ns, gf_transfer_sums_whole_ns(source), 1000);
+    const uint64_t whole = gf_transfer_sums_whole_ns(preload, report->ran_ms);
+    const uint64_t share = gf_transfer_sums_share(longest.sum.ns, whole, 1000);
     if (share * GF_COPY_WAIT_SHARE < 1000)
         return;
     gf_say(&out, "; ");

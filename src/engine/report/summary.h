@@ -29,7 +29,7 @@ void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
 
 /*
  * Writes the line of the summary about copies and pinned memory; an empty text if almost nothing was
- * copied. each_hook may be NULL.
+ * copied.
  */
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
                           gf_hook_counts_each *each_hook, char *buf, size_t size);
@@ -41,7 +41,7 @@ void gf_summary_transfers(const struct gf_report_transfers *transfers,
  * Writes the end of the line, which names the line of Python whose copies waited longest for their
  * stream, and what helps. Writes an empty text if these waits take less than 1 % of the time.
  */
-void gf_summary_copy_waits(const struct gf_copy_wait_source *source, char *buf, size_t size);
+void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t size);
 
 /* Writes a sentence for the log about the waits of a line in an interval, and what helps. */
 void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,

@@ -271,11 +271,10 @@ static void say_slowest(struct gf_textbuf *out, const struct gf_step_times *time
 void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
 {
     struct gf_textbuf out = {buf, size, 0};
-    struct gf_step_times times = {.source = gf_step_none};
+    struct gf_step_times times;
 
     *buf = '\0';
-    if (report->step_times)
-        report->step_times(&times);
+    report->preload->step_times(&times);
     if (times.source == gf_step_none)
         return;
     gf_say(&out, "%lu step%s", times.steps, times.steps == 1 ? "" : "s");

@@ -89,13 +89,12 @@ bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hoo
     return true;
 }
 
-uint64_t gf_transfer_sums_whole_ns(const struct gf_copy_wait_source *source)
+uint64_t gf_transfer_sums_whole_ns(const struct gf_preload *preload, uint64_t ran_ms)
 {
-    struct gf_step_times times = {.source = gf_step_none};
+    struct gf_step_times times;
 
-    if (source->step_times)
-        source->step_times(&times);
-    return times.source == gf_step_none ? source->ran_ms * 1000000 : times.total_ns;
+    preload->step_times(&times);
+    return times.source == gf_step_none ? ran_ms * 1000000 : times.total_ns;
 }
 
 uint64_t gf_transfer_sums_share(uint64_t ns, uint64_t whole_ns, unsigned parts)

@@ -17,13 +17,6 @@ struct gf_report_transfers {
     struct gf_pinned_stats pinned;
 };
 
-/* How copies that waited for their stream are read. */
-struct gf_copy_wait_source {
-    void (*read)(struct gf_copy_waits *ret); /* NULL: they are not recorded */
-    void (*step_times)(struct gf_step_times *ret);
-    uint64_t ran_ms;
-};
-
 /*
  * These two functions add up synchronous and asynchronous calls: the first for all copies of a group,
  * the second for all copies that were not staged for one reason.
@@ -44,11 +37,8 @@ uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
  */
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate);
 
-/*
- * Returns the time of which waits are a share: of all steps, or since the process's start if no
- * steps are known.
- */
-uint64_t gf_transfer_sums_whole_ns(const struct gf_copy_wait_source *source);
+/* Returns the time of which waits are a share: of all steps, or ran_ms if no steps are known. */
+uint64_t gf_transfer_sums_whole_ns(const struct gf_preload *preload, uint64_t ran_ms);
 /* Returns how many of `parts` equal parts of the whole a duration takes. */
 uint64_t gf_transfer_sums_share(uint64_t ns, uint64_t whole_ns, unsigned parts);
 
