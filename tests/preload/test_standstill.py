@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that made steps and stands still is named once, with its line, while it stands. One that waits for input,
-compiles, computes, is between two steps or is stopped is not."""
+"""A program that made steps and stands still is named once, with its line, while it stands. One that waits for input or for
+another thread or process, compiles, computes, is between two steps or is stopped is not."""
 
 import concurrent.futures
 import json
@@ -30,7 +30,9 @@ for number in range(1, 32):
 PROGRAMS = {
     "sleeps": ("""
         def read_shard():
-            time.sleep(4)
+            end = time.monotonic() + 50  # busy machines name it late
+            while '"standstill"' not in open(os.environ["GPUFEED_LOG"]).read() and time.monotonic() < end:
+                time.sleep(1)
         read_shard()
         gpufeed.set_step(32)
         time.sleep(1.5)
@@ -39,6 +41,34 @@ PROGRAMS = {
     "serves": ("""
         import asyncio
         asyncio.run(asyncio.sleep(4))
+    """, {}),
+    # An idle thread of a pool, a batching thread, a process for requests, a poll of a message queue; and a checkpoint that a thread writes.
+    "waits": ("""
+        import concurrent.futures, select
+        def more_steps():
+            for number in range(41, 71):
+                gpufeed.set_step(number)
+                step()
+                time.sleep(0.01)
+        def feed():
+            feeder.check(feeder.libcuda.cuCtxSetCurrent(context))
+            more_steps()
+        def save():
+            thread = threading.Thread(target=time.sleep, args=(3.5,))
+            thread.start()
+            thread.join()
+        context = ctypes.c_void_p()
+        feeder.check(feeder.libcuda.cuCtxGetCurrent(ctypes.byref(context)))
+        poll = select.poll()
+        poll.register(os.pipe()[0])
+        requests = multiprocessing.Queue()
+        threading.Timer(7.5, requests.put, (1,)).start()
+        for wait in (lambda: threading.Event().wait(3.5), requests.get, lambda: poll.poll(3500), save):
+            wait()
+            more_steps()
+        pool = concurrent.futures.ThreadPoolExecutor(1)
+        pool.submit(feed).result()
+        time.sleep(3.5)
     """, {}),
     "compiles": ("""
         import torch._dynamo.eval_frame
@@ -120,7 +150,7 @@ def read_shard():
 def barrier():
     open(f"{box}/{rank}", "w").close()
     while len(os.listdir(box)) < 4:
-        time.sleep(0.002)
+        time.sleep(0.02)
 read_shard()
 barrier()
 """

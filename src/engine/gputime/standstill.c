@@ -35,7 +35,8 @@ void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void
 /*
  * Whether a thread with this cause may stand still. A thread that waits for input has nothing to
  * do, and one that computes, compiles, downloads, writes or waits for a child or for workers that
- * compute makes progress.
+ * compute makes progress. A thread that waits for another thread or process, or not known for what,
+ * may be an idle server, or wait for the writing of a checkpoint.
  */
 static bool is_still(enum gf_host_cause cause)
 {
@@ -48,14 +49,11 @@ static bool is_still(enum gf_host_cause cause)
     case gf_host_workers_sleep:
     case gf_host_workers_lock:
     case gf_host_data:
-    case gf_host_process:
     case gf_host_queue_full:
-    case gf_host_thread:
     case gf_host_file:
     case gf_host_fault:
     case gf_host_lock:
     case gf_host_sleep:
-    case gf_host_waiting:
         return true;
     default:
         return false;
