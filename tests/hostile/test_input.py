@@ -157,6 +157,15 @@ def test_reports_and_processes_of_one_pid(a_report, tmp_path):
         assert bounded("report", tmp_path / "log", tmp_path / "r.json", *flags, cwd=tmp_path).returncode in (0, 1)
 
 
+def test_ranks_that_differ(tmp_path):
+    """The GPU of each second rank is idle. Each rank has a stall."""
+    gpu = '{"event":"activity","time":1795866873,"pid":%d,"interval_ms":99000,"gpus":[{"empty_ms":%d,"communicating_ms":9000}]}\n'
+    wait = '{"event":"stall","time":1795866774,"mono":1.5,"pid":%d,"tid":9,"call":"malloc","us":2090,"start":1.5,"cause":"lock"}\n'
+    (tmp_path / "log").write_text("".join(
+        PROCESS % (1795866773, i + 2, i + 2, i, 0) + gpu % (i + 2, 80000 * (i % 2) + 1) + wait % (i + 2) for i in range(40000)))
+    assert b"39999 " in bounded("report", "--by", "rank", "--top", 100000, tmp_path / "log", cpu_s=3).stdout
+
+
 def test_modules_and_frames(tmp_path):
     modules = "[" + ",".join('{"path":"/p%d","build_id":"12"}' % i for i in range(100000)) + "]"
     stack = "[" + ",".join('"99999+%x"' % i for i in range(20000)) + "]"

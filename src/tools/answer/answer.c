@@ -207,6 +207,7 @@ void gf_answer_free(struct gf_answer *answer)
     free(answer->threads.rows);
     free(answer->ranks.rows);
     free(answer->table.rows);
+    free(answer->table.next);
     free(answer->steps.list);
     free(answer->reported_steps.list);
     gf_lines_free(&answer->verdict);

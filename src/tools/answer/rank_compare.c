@@ -174,10 +174,10 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     double more = 0;
     char share[GF_AMOUNT];
 
-    for (size_t i = 0; i < answer->job->process_count; i++) {
-        const struct gf_job_process *process = &answer->job->processes[i];
-        if (process->rank == row->rank && process->report && !process->excluded)
-            gf_gpu_time_add(&time, gf_report_at(process->report, "gpu_time"), row->rank);
+    for (uint32_t i = row->process; i; i = answer->table.next[i - 1]) {
+        const json_t *report = answer->job->processes[i - 1].report;
+        if (report)
+            gf_gpu_time_add(&time, gf_report_at(report, "gpu_time"), row->rank);
     }
     for (unsigned i = 0; i < time.causes.count; i++) {
         const struct gf_gpu_part *part = &time.causes.list[i];

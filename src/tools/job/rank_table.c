@@ -185,7 +185,8 @@ static void use_reported(const struct gf_rank_table *table, const struct gf_job 
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
                                         const struct gf_reported_list *reported)
 {
-    struct gf_rank_table table = {.rows = gf_cli_alloc(job->process_count, sizeof(*table.rows))};
+    struct gf_rank_table table = {.rows = gf_cli_alloc(job->process_count, sizeof(*table.rows)),
+                                  .next = gf_cli_alloc(job->process_count, sizeof(*table.next))};
 
     for (size_t i = 0; i < job->process_count; i++)
         if (job->processes[i].rank >= 0 && !job->processes[i].excluded)
@@ -193,12 +194,17 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
     sort_rows(&table);
     for (size_t i = 0; i < table.count; i++)
         table.rows[i] = (struct gf_rank_row){.rank = table.rows[i].rank};
-    for (size_t i = 0; i < job->process_count; i++) {
+    for (size_t i = job->process_count; i-- > 0;) {
         struct gf_rank_row *row =
             job->processes[i].excluded ? NULL : rank_row_of(&table, job->processes[i].rank);
-        if (row)
-            add_process(row, &job->processes[i]);
+        if (!row)
+            continue;
+        table.next[i] = row->process;
+        row->process = (uint32_t)i + 1;
     }
+    for (size_t i = 0; i < table.count; i++)
+        for (uint32_t k = table.rows[i].process; k; k = table.next[k - 1])
+            add_process(&table.rows[i], &job->processes[k - 1]);
     use_activity(&table, job);
     find_step_times(&table, job, steps);
     add_stalls(&table, job);

@@ -9,6 +9,7 @@ struct gf_rank_row {
     int64_t rank;
     uint32_t host;
     size_t processes;
+    uint32_t process; /* the first one's index + 1 */
     double first, last;
     double stall_s, delay_s;
     /* When the first step began and the last one ended; 0 without steps in a log. */
@@ -32,11 +33,12 @@ struct gf_rank_row {
 struct gf_rank_table {
     struct gf_rank_row *rows; /* sorted by rank */
     size_t count;
+    uint32_t *next; /* by process: 1 + the index of the next one of the same rank */
 };
 
 /*
  * Makes a table with a row for each rank that a process has. reported: durations of ranks without
- * marks. The caller frees the rows.
+ * marks. The caller frees `rows` and `next`.
  */
 struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct gf_steps *steps,
                                         const struct gf_reported_list *reported);

@@ -67,6 +67,17 @@ static int by_sum(const void *a, const void *b)
     return gf_order(other->us, one->us) ?: gf_order(one->key, other->key);
 }
 
+/* Sorts rows that are in the order of their keys. */
+static void sort_by_sum(struct gf_tally *tally)
+{
+    for (uint32_t i = 0; i < tally->count; i++)
+        tally->rows[i].nth = i;
+    if (tally->count)
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+    for (uint32_t i = 0; i < tally->count; i++)
+        tally->rows[tally->rows[i].nth].at = i;
+}
+
 static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
 {
     qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
@@ -82,8 +93,7 @@ static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
             row->main_us = pair->us;
         }
     }
-    if (tally->count)
-        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
+    sort_by_sum(tally);
 }
 
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second)
@@ -152,9 +162,18 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
 
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)
 {
-    for (size_t i = 0; i < tally->count; i++)
-        if (tally->rows[i].key == key)
-            return &tally->rows[i];
+    size_t first = 0, end = tally->count;
+
+    while (first < end) {
+        const size_t middle = (first + end) / 2;
+        const struct gf_tally_row *row = &tally->rows[tally->rows[middle].at];
+        if (row->key == key)
+            return row;
+        if (row->key < key)
+            first = middle + 1;
+        else
+            end = middle;
+    }
     return NULL;
 }
 
@@ -186,8 +205,7 @@ void gf_tally_join(struct gf_tally *tally)
             tally->rows[kept++] = tally->rows[i];
     }
     tally->count = kept;
-    if (kept)
-        qsort(tally->rows, kept, sizeof(*tally->rows), by_sum);
+    sort_by_sum(tally);
 }
 
 #define BINS 64

@@ -16,6 +16,8 @@ struct gf_tally_row {
     double first, last; /* when the first and the last stall began */
     int64_t main;       /* the value of the second property with the longest sum */
     uint64_t main_us;
+    uint32_t nth,
+        at; /* this row has the nth key; the row whose key has this row's index is at `at` */
 };
 
 struct gf_tally {
