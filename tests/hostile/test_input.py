@@ -166,6 +166,16 @@ def test_ranks_that_differ(tmp_path):
     assert b"39999 " in bounded("report", "--by", "rank", "--top", 100000, tmp_path / "log", cpu_s=3).stdout
 
 
+def test_standstills(a_report, tmp_path):
+    """Each process stands in another step."""
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}
+    (tmp_path / "r.json").write_text("".join(json.dumps(
+        {**small, "options": {}, "pid": i + 2, "gpu_time": {"standstill": {"ongoing": True, "step": i, "cause": "sleep"}}}) + "\n"
+        for i in range(25000)))
+    done = bounded("report", tmp_path / "r.json", cpu_s=3)
+    assert b"24996 more places" in done.stdout.replace(b"\n", b" "), done.stdout[:1000]
+
+
 def test_modules_and_frames(tmp_path):
     modules = "[" + ",".join('{"path":"/p%d","build_id":"12"}' % i for i in range(100000)) + "]"
     stack = "[" + ",".join('"99999+%x"' % i for i in range(20000)) + "]"

@@ -7,6 +7,7 @@
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define GROUPS_SAID 4
@@ -19,6 +20,7 @@ struct group {
 };
 
 struct standing {
+    struct gf_text_pool keys; /* a key's number is the index of its group + 1 */
     struct group *list;
     size_t count;
     size_t *group_of; /* for each process: its group + 1; 0: it does not stand */
@@ -40,24 +42,24 @@ static void read_group(const json_t *found, struct group *ret)
                (int)gf_report_number(found, "line"), function);
 }
 
-static bool is_same_group(const struct group *a, const struct group *b)
-{
-    return strcmp(a->cause, b->cause) == 0 && strcmp(a->at, b->at) == 0 && a->step <= b->step &&
-           a->step >= b->step;
-}
-
-/* Returns the number of the group, which is added to the list if it is new. */
+/*
+ * Returns 1 + the index of the group, which is added to the list if it is new; 0 if memory is short.
+ */
 static size_t add_to_group(struct standing *standing, const struct group *one)
 {
-    size_t i = 0;
+    char key[sizeof(*one) + 32];
+    bool is_new;
+    const int length = snprintf(key, sizeof(key), "%s\n%s\n%a", one->cause, one->at, one->step);
+    const uint32_t number = gf_text_pool_add(&standing->keys, key, (size_t)length, &is_new);
 
-    while (i < standing->count && !is_same_group(&standing->list[i], one))
-        i++;
-    if (i == standing->count)
+    if (is_new)
         standing->list[standing->count++] = *one;
-    standing->list[i].s = gf_max(standing->list[i].s, one->s);
-    standing->list[i].count++;
-    return i;
+    if (!number)
+        return 0;
+    struct group *group = &standing->list[number - 1];
+    group->s = gf_max(group->s, one->s);
+    group->count++;
+    return number;
 }
 
 static void find_groups(const struct gf_job *job, struct standing *ret)
@@ -72,7 +74,7 @@ static void find_groups(const struct gf_job *job, struct standing *ret)
         if (!json_is_object(found) || !json_is_true(gf_report_at(found, "ongoing")))
             continue;
         read_group(found, &one);
-        ret->group_of[i] = add_to_group(ret, &one) + 1;
+        ret->group_of[i] = add_to_group(ret, &one);
     }
 }
 
@@ -160,6 +162,7 @@ bool gf_standing_say(struct gf_answer *answer)
     if (standing.count)
         say_groups(answer, &standing, order);
     free(order);
+    gf_text_pool_free(&standing.keys);
     free(standing.list);
     free(standing.group_of);
     return standing.count > 0;
