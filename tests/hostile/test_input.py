@@ -166,6 +166,18 @@ def test_ranks_that_differ(tmp_path):
     assert b"39999 " in bounded("report", "--by", "rank", "--top", 100000, tmp_path / "log", cpu_s=3).stdout
 
 
+def test_slow_steps_of_a_report(a_report, tmp_path):
+    """Each step of the log is looked up among the report's slow steps, of which the library writes 8."""
+    steps = {"event": "steps", "time": 1795866783, "mono": 11, "pid": 7, "tid": 7, "start": 1, "steps": list(range(1, 6001)),
+             "after_us": [1000 * i + 9000 * (i // 3) for i in range(6000)]}
+    (tmp_path / "log").write_text(ONE_PROCESS + json.dumps(steps, separators=(",", ":")) + "\n")
+    report = {**a_report, "pid": 7, "program": "/x", "started": 1795866773, "start": {"rank": {"rank": 0}},
+              "step_times": {"slow": [{}] * 100000}}
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    done = bounded("report", "--by", "step", "--top", 5000, tmp_path / "log", tmp_path / "r.json", cpu_s=3)
+    assert b"step 3000, rank 0" in done.stdout, done
+
+
 def test_standstills(a_report, tmp_path):
     """Each process stands in another step."""
     small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}

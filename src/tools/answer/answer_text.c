@@ -96,6 +96,7 @@ static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsign
 #define LABEL_LEAST 20    /* on a narrow terminal, longer rows wrap */
 #define DIFFERING_MAX 4
 #define HELPS_MAX 4
+#define SLOW_MOST 8          /* slow steps in a report */
 #define STEP_OFF_S 1.5       /* a report's start is in whole seconds */
 #define STEP_LONGER_S 0.0005 /* durations of the same step in log and report differ less */
 #define GPU_COLUMNS 56
@@ -194,6 +195,8 @@ static const char *step_reason(const struct gf_job_process *process, const struc
 
     json_array_foreach(gf_report_at(process->report, "step_times.slow"), i, slow)
     {
+        if (i == SLOW_MOST)
+            break;
         const double at = gf_report_number(process->report, "started") +
                           gf_report_number(slow, "at_s") - step->at;
         const double longer = gf_report_number(slow, "ms") / 1000 - step->s;
