@@ -403,6 +403,60 @@ def test_mappings_that_cannot_be_read(other):
             os.killpg(one.pid, signal.SIGKILL)
 
 
+# Threads that wait in code of different files of a folder.
+IN_FILES = r"""
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void *waits(void *code) { ((void (*)(void))code)(); return 0; }
+int main(int argc, char **argv) {
+    static const unsigned char pauses[] = {0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7}; /* again: pause(); goto again; */
+    for (int i = 0; i < 6; i++) {
+        char path[4096];
+        pthread_t thread;
+        snprintf(path, sizeof(path), "%s/%d", argv[1], i);
+        char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE, open(path, O_RDONLY), 0);
+        memcpy(code, pauses, sizeof(pauses));
+        pthread_create(&thread, 0, waits, code);
+    }
+    puts("ready"); fflush(stdout);
+    for (;;) pause();
+}
+"""
+# An open takes 2 s, except those of the process itself and those during which it is traced.
+OPENS_SLOWLY = FUSE.replace("import ctypes", "import ctypes, re, time").replace("while True", """
+pids, slow = [], 0
+def wait(request):
+    global slow
+    pids.append(struct.unpack_from("<I", request, 32)[0])
+    if pids[-1] != pids[0] and "TracerPid:\\t0" in open(f"/proc/{pids[0]}/status").read():
+        slow += 1
+        print(slow, flush=True)
+        time.sleep(2)
+while True""").replace("elif call == 14: out", "elif call == 14: wait(request); out")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
+def test_files_that_are_opened_slowly(started, compile_c, tmp_path):
+    """The names of functions may take 5 s in all, however many files there are."""
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", OPENS_SLOWLY, folder, "/bin/true", tmp_path / "silent"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            one = started(compile_c(IN_FILES, "-pthread"), folder)
+            done = stacks(one.pid)
+        finally:
+            server.kill()
+            opened = server.stdout.read().split()
+            subprocess.run(["umount", "-l", folder], check=False)
+    assert done.stdout.count(b"\n      5+0x") == 1 and 1 <= len(opened) <= 4, (opened, done)
+
+
 NAMED = r"""
 #include <stdio.h>
 #include <sys/prctl.h>

@@ -59,7 +59,10 @@ struct object {
     struct gf_elf_symbols symbols;
 };
 
-/* After this time, functions have no names: the process may have a library with many symbols. */
+/*
+ * After this time, functions have no names: the process may have a library with many symbols, or
+ * libraries on a file system that is slow.
+ */
 #define NAMES_NS UINT64_C(5000000000)
 
 struct gf_objects {
@@ -184,10 +187,11 @@ bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, s
         } else if (address < object->start) {
             last = middle;
         } else {
-            if (!object->opened)
+            const bool in_time = gf_now_ns() < objects->until_ns;
+            if (!object->opened && in_time)
                 open_object(objects, object);
             if (object->path[0])
-                name_in_object(object, address, gf_now_ns() < objects->until_ns, ret, size);
+                name_in_object(object, address, in_time, ret, size);
             return true;
         }
     }
