@@ -16,35 +16,18 @@ struct mapping {
     struct gf_pages pages;
 };
 
-static const char *parse_digits_in(const char *p, unsigned base, uint64_t *ret)
-{
-    uint64_t value = 0;
-    for (;; p++) {
-        const unsigned digit = *p >= '0' && *p <= '9'   ? (unsigned)(*p - '0')
-                               : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a') + 10
-                                                        : 99;
-        if (digit >= base)
-            break;
-        value = value * base + digit;
-    }
-    *ret = value;
-    return p;
-}
-
 static void read_map_word(const char *word, struct mapping *ret)
 {
-    uint64_t node, pages;
-
     if (word[0] == 'N' && word[1] >= '0' && word[1] <= '9') {
-        const char *p = parse_digits_in(word + 1, 10, &node);
-        if (*p != '=')
+        char *end;
+        const uint64_t node = strtoull(word + 1, &end, 10);
+        if (*end != '=')
             return;
-        parse_digits_in(p + 1, 10, &pages);
+        const uint64_t pages = strtoull(end + 1, NULL, 10);
         ret->pages.node[gf_min(node, (uint64_t)GF_LOCALITY_NODES - 1)] += pages;
         ret->pages.total += pages;
     } else if (strncmp(word, "kernelpagesize_kB=", 18) == 0) {
-        parse_digits_in(word + 18, 10, &pages);
-        ret->page_bytes = pages * 1024;
+        ret->page_bytes = strtoull(word + 18, NULL, 10) * 1024;
     } else if (strncmp(word, "anon=", 5) == 0) {
         ret->anonymous = true;
     } else if (strncmp(word, "file=/dev/zero", 14) == 0 ||
@@ -56,12 +39,9 @@ static void read_map_word(const char *word, struct mapping *ret)
 /* Parses a line of numa_maps. The line is overwritten, because it is split into words. */
 static void read_map_line(char *line, struct mapping *ret)
 {
-    uint64_t start;
     char *save = NULL;
 
-    *ret = (struct mapping){.page_bytes = 4096};
-    parse_digits_in(line, 16, &start);
-    ret->start = (uintptr_t)start;
+    *ret = (struct mapping){.page_bytes = 4096, .start = strtoull(line, NULL, 16)};
     for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save))
         read_map_word(word, ret);
 }

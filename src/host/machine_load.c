@@ -3,7 +3,6 @@
 
 #include "base/fmt.h"
 #include "base/output_file.h"
-#include "base/parse.h"
 #include "host/topology.h"
 #include "os/procfs.h"
 
@@ -14,16 +13,10 @@
 static uint64_t node_memory(const char *root, unsigned id)
 {
     char text[256];
-    uint64_t kib = 0;
 
     gf_procfs_read(text, sizeof(text), root, NODES "/node%u/meminfo", id);
-    char *total = strstr(text, "MemTotal:");
-    if (!total)
-        return 0;
-    total += strlen("MemTotal:");
-    total += strspn(total, " ");
-    total[strspn(total, "0123456789")] = '\0';
-    return gf_parse_u64(total, &kib) ? 0 : kib * 1024;
+    const char *total = strstr(text, "MemTotal:");
+    return total ? strtoull(total + strlen("MemTotal:"), NULL, 10) * 1024 : 0;
 }
 
 static void read_node(const char *root, unsigned id, const struct gf_cpus *online,
