@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host/tasks.h"
 
-#include "base/base.h"
 #include "base/fmt.h"
 #include "os/own_table.h"
 #include "os/permit.h"

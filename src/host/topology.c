@@ -6,7 +6,6 @@
  */
 #include "host/topology.h"
 
-#include "base/base.h"
 #include "base/fmt.h"
 #include "host/private_env.h"
 #include "os/procfs.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/answer/answer_text.h"
 
-#include "tools/answer/amount.h"
 #include "tools/answer/helps.h"
 #include "tools/answer/sentences.h"
 #include "tools/common/cli.h"

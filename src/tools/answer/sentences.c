@@ -3,12 +3,10 @@
 
 #include "base/fmt.h"
 #include "tools/answer/advice.h"
-#include "tools/answer/amount.h"
 #include "tools/answer/helps.h"
 #include "tools/answer/rank_compare.h"
 #include "tools/answer/standing.h"
 #include "tools/common/cli.h"
-#include "tools/job/steps.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
-#include "tools/common/text.h"
 #include "tools/compare/arm.h"
 #include "tools/compare/folder.h"
 #include "tools/compare/one_run.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/steps.h"
 
-#include "base/base.h"
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 

@@ -4,7 +4,6 @@
 #include "abi/formats.h"
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
-#include "tools/job/sums.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

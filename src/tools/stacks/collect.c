@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/stacks/collect.h"
 
-#include "base/base.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "tools/stacks/python_threads.h"

@@ -2,7 +2,6 @@
 /* `gpufeed top --json`. docs/top.md describes the fields. */
 #include "base/parse.h"
 #include "tools/common/cli.h"
-#include "tools/common/text.h"
 #include "tools/top/process_figures.h"
 #include "tools/top/screen.h"
 #include "tools/top/snapshot.h"

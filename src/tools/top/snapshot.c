@@ -8,7 +8,6 @@
 #include "base/path.h"
 #include "os/launch.h"
 #include "os/procfs.h"
-#include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 

@@ -3,7 +3,6 @@
 #include "config/options.h"
 #include "host/machine_load.h"
 #include "tools/common/cli.h"
-#include "tools/common/text.h"
 #include "tools/topo/recording.h"
 #include "tools/topo/topo.h"
 

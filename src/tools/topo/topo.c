@@ -2,7 +2,6 @@
 #include "tools/topo/topo.h"
 
 #include "host/locate.h"
-#include "os/launch.h"
 #include "os/procfs.h"
 
 #include <sched.h>
