@@ -101,6 +101,8 @@ int gf_flags_next(struct gf_flags *reader)
     const int at = reader->at ? reader->at : 1;
     const char *word = at < reader->argc ? reader->argv[at] : "";
 
+    if (reader->ended)
+        return GF_FLAG_END;
     opterr = 0;
     if (!reader->at)
         optind = 0; /* 0 resets glibc's getopt, which may have read another argv */
@@ -134,7 +136,7 @@ int gf_flags_next(struct gf_flags *reader)
 
 const char *gf_flags_operand(struct gf_flags *reader)
 {
-    if (reader->ended || reader->at >= reader->argc)
+    if (reader->at >= reader->argc)
         return NULL;
     const char *operand = reader->argv[reader->at++];
     optind = reader->at;

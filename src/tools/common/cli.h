@@ -80,9 +80,8 @@ struct gf_flags {
 int gf_flags_next(struct gf_flags *reader);
 
 /*
- * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the operand that ended
- * the flags; gf_flags_next then continues after it. Returns NULL if "--" or the end of argv ended the
- * flags; then only operands follow, from argv[at] on.
+ * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the next operand, and
+ * gf_flags_next continues after it. Returns NULL at the end of argv. After "--", only operands follow.
  */
 const char *gf_flags_operand(struct gf_flags *reader);
 

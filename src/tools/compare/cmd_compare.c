@@ -454,10 +454,11 @@ static int read_words(int argc, char **argv, struct words *ret)
     int code, error = 0;
 
     *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
-    while (!error && !ret->help && operand) {
+    while (!error && !ret->help && !reader.ended && operand) {
         if ((code = gf_flags_next(&reader)) != GF_FLAG_END)
             error = read_flag(ret, &reader, code);
-        else if ((operand = gf_flags_operand(&reader)) && ret->count++ < GF_ARRAY_LEN(ret->paths))
+        else if (!reader.ended && (operand = gf_flags_operand(&reader)) &&
+                 ret->count++ < GF_ARRAY_LEN(ret->paths))
             ret->paths[ret->count - 1] = operand;
     }
     if (reader.at < argc && !ret->count)

@@ -267,8 +267,6 @@ int gf_report_flags_read(int argc, char **argv, struct gf_report_flags *ret, boo
             result = add_source(ret, operand);
         operands += operand != NULL;
     }
-    for (; result == GF_EXIT_OK && reader.at < argc; reader.at++, operands++)
-        result = add_source(ret, argv[reader.at]);
     if (!ret->top)
         ret->top = default_top(ret);
     *ret_done = result != GF_EXIT_OK;

@@ -283,8 +283,6 @@ static int read_stacks_words(int argc, char **argv, struct words *ret)
         if (code != GF_FLAG_END)
             continue;
         operand = gf_flags_operand(&reader);
-        if (!operand && reader.at < argc)
-            operand = argv[reader.at++];
         if (operand && ret->operand)
             return gf_flags_excess("stacks", operand);
         ret->operand = operand ? operand : ret->operand;

@@ -229,8 +229,6 @@ static int read_words(int argc, char **argv, struct words *ret)
         if (operand)
             error = read_operand(operand, ret);
     }
-    for (; !error && !ret->help && reader.at < argc; reader.at++)
-        error = read_operand(argv[reader.at], ret);
     if (!ret->count)
         ret->count = ret->json ? 1 : UINT64_MAX;
     return error;
