@@ -2,6 +2,7 @@
 /* Text for terminal, shell, JSON. */
 #pragma once
 
+#include <dirent.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -11,6 +12,26 @@
  * cannot be read.
  */
 char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
+
+/* Opens a folder, which is closed at the end of the block; NULL if it cannot be read. */
+#define GF_FOLDER(name, path)                                                                      \
+    DIR *const name __attribute__((cleanup(gf_folder_close))) = opendir(path)
+static inline void gf_folder_close(DIR *const *folder)
+{
+    if (*folder)
+        closedir(*folder);
+}
+
+/* Returns the next name that does not begin with a dot; NULL at the end, and if `folder` is NULL. */
+static inline const char *gf_folder_next(DIR *folder)
+{
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder)))
+        if (*entry->d_name != '.')
+            return entry->d_name;
+    return NULL;
+}
 
 /*
  * Writes the text as indented lines of at most `width` columns, and a final newline. The first line

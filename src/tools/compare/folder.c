@@ -2,8 +2,8 @@
 #include "tools/compare/folder.h"
 
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,20 +34,17 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
                       void *closure)
 {
     char path[PATH_MAX];
-    struct dirent *entry;
     int error = 0;
-    DIR *entries = opendir(folder);
+    GF_FOLDER(entries, folder);
 
     if (!entries) {
         error = -errno;
         gf_cli_error("compare", "cannot read %s: %s", folder, strerror(-error));
         return error;
     }
-    while (!error && (entry = readdir(entries)))
-        if (*entry->d_name != '.' &&
-            snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name) < (int)sizeof(path))
+    for (const char *name; !error && (name = gf_folder_next(entries));)
+        if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
             error = each(closure, path);
-    closedir(entries);
     return error;
 }
 

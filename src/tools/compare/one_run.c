@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/run/environ.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -123,20 +123,15 @@ static int report_failure(const struct gf_arm *arm, const char *folder, int stat
 static void collect(const char *folder, struct gf_figures *ret)
 {
     char path[PATH_MAX];
-    struct dirent *entry;
-    DIR *stream = opendir(folder);
+    GF_FOLDER(entries, folder);
 
-    while (stream && (entry = readdir(stream))) {
-        const char *dot = strrchr(entry->d_name, '.');
-        if (*entry->d_name == '.')
-            continue;
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+    for (const char *name; (name = gf_folder_next(entries));) {
+        const char *dot = strrchr(name, '.');
+        snprintf(path, sizeof(path), "%s/%s", folder, name);
         if (dot && strcmp(dot, ".json") == 0)
             gf_figures_add_file(ret, path);
         unlink(path);
     }
-    if (stream)
-        closedir(stream);
 }
 
 int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,

@@ -2,9 +2,9 @@
 /* Interrupts, IOMMU, storage. */
 #include "host/machine.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,19 +61,17 @@ static void count_interrupts(const struct gf_check_input *input, const struct de
 
     *ret_all = *ret_far = 0;
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/msi_irqs", input->root, device->bdf);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+    GF_FOLDER(folder, path);
+    for (const char *name; (name = gf_folder_next(folder));) {
+        if (*name < '0' || *name > '9')
             continue;
-        snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", entry->d_name);
+        snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", name);
         if (gf_procfs_cpus(&cpus, input->root, path) || gf_set_empty(&cpus))
             continue;
         gf_set_and(&cpus, &cpus, &device->local);
         ++*ret_all;
         *ret_far += gf_set_empty(&cpus);
     }
-    if (folder)
-        closedir(folder);
 }
 
 static void report_far_interrupts(const struct device *device, unsigned count,
@@ -106,17 +104,15 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
     if (input->topo->machine->node_count < 2)
         return;
     snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        if (!gf_pci_is_canonical(entry->d_name) || !read_device(input, entry->d_name, &device))
+    GF_FOLDER(folder, path);
+    for (const char *name; (name = gf_folder_next(folder));) {
+        if (!gf_pci_is_canonical(name) || !read_device(input, name, &device))
             continue;
         count_interrupts(input, &device, &all, &far);
         devices += all > 0;
         if (all && far == all && problems++ < INTERRUPT_PROBLEMS_MAX)
             report_far_interrupts(&device, far, ret);
     }
-    if (folder)
-        closedir(folder);
     if (devices && !problems)
         gf_ok(ret, "interrupts of %u devices reach CPUs of their nodes", devices);
 }

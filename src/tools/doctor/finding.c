@@ -3,8 +3,8 @@
 
 #include "os/procfs.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,11 +167,9 @@ bool gf_host_has(const struct gf_check_input *input, const char *name, const cha
     bool found = false;
 
     snprintf(path, sizeof(path), "%s/%s", input->root, name);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && !found && (entry = readdir(folder));)
-        found = *entry->d_name != '.' && strncmp(entry->d_name, begin, strlen(begin)) == 0;
-    if (folder)
-        closedir(folder);
+    GF_FOLDER(folder, path);
+    for (const char *entry; !found && (entry = gf_folder_next(folder));)
+        found = strncmp(entry, begin, strlen(begin)) == 0;
     return found;
 }
 

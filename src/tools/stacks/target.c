@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
@@ -154,19 +154,17 @@ static int add_new(struct gf_target *target, uint64_t until_ns)
     int found = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task", target->pid);
-    DIR *tasks = opendir(path);
+    GF_FOLDER(tasks, path);
     if (!tasks)
         return errno == ENOENT ? -ESRCH : -errno;
-    for (const struct dirent *entry; (entry = readdir(tasks));) {
-        const pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+    for (const char *name; (name = gf_folder_next(tasks));) {
+        const pid_t tid = (pid_t)strtol(name, NULL, 10);
         if (tid <= 0 || !is_new(target, tid))
             continue;
         struct gf_target_thread *more =
             realloc(target->threads, (target->count + 1) * sizeof(*more));
-        if (!more) {
-            closedir(tasks);
+        if (!more)
             return -ENOMEM;
-        }
         target->threads = more;
         more += target->count++;
         *more = (struct gf_target_thread){.tid = tid, .state = '?', .syscall = -1, .cpu = -1};
@@ -174,7 +172,6 @@ static int add_new(struct gf_target *target, uint64_t until_ns)
             describe(more, target->pid);
         found++;
     }
-    closedir(tasks);
     return found;
 }
 

@@ -11,7 +11,6 @@
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -125,13 +124,11 @@ static void read_live(const char *path, const struct search *search, struct gf_s
 }
 
 /* Returns the next name in a folder that is a number; -1 at the end of the folder. */
-static long next_number(DIR *stream)
+static long next_number(DIR *folder)
 {
-    const struct dirent *entry;
-
-    while ((entry = readdir(stream)))
-        if (*entry->d_name >= '0' && *entry->d_name <= '9')
-            return strtol(entry->d_name, NULL, 10);
+    for (const char *name; (name = gf_folder_next(folder));)
+        if (*name >= '0' && *name <= '9')
+            return strtol(name, NULL, 10);
     return -1;
 }
 
@@ -150,16 +147,14 @@ static void search_thread(long tid, struct search *search, struct gf_snapshot *r
     char path[96];
 
     snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
-    DIR *stream = opendir(path);
-    for (long fd; stream && ret->source == gf_snapshot_none && !is_over(search) &&
-                  (fd = next_number(stream)) >= 0;
+    GF_FOLDER(folder, path);
+    for (long fd;
+         ret->source == gf_snapshot_none && !is_over(search) && (fd = next_number(folder)) >= 0;
          search->descriptors++) {
         snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
         if (is_live_file(path))
             read_live(path, search, ret);
     }
-    if (stream)
-        closedir(stream);
 }
 
 static bool is_library_thread(pid_t pid, long tid)
@@ -180,13 +175,11 @@ static void search_threads(struct gf_snapshot *ret)
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
-    DIR *stream = opendir(path);
-    for (long tid; stream && ret->source == gf_snapshot_none && !is_over(&search) &&
-                   (tid = next_number(stream)) >= 0;)
+    GF_FOLDER(folder, path);
+    for (long tid;
+         ret->source == gf_snapshot_none && !is_over(&search) && (tid = next_number(folder)) >= 0;)
         if (is_library_thread(ret->pid, tid))
             search_thread(tid, &search, ret);
-    if (stream)
-        closedir(stream);
 }
 
 bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
@@ -203,11 +196,9 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
     *ret_runs = end[2] == 'R';
     *ret_parent = (pid_t)gf_procfs_number(end + 4);
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
-    DIR *stream = opendir(path);
-    for (long tid; stream && is_worker && (tid = next_number(stream)) >= 0;)
+    GF_FOLDER(folder, path);
+    for (long tid; is_worker && (tid = next_number(folder)) >= 0;)
         is_worker = !is_library_thread(pid, tid);
-    if (stream)
-        closedir(stream);
     return is_worker;
 }
 
@@ -521,14 +512,14 @@ static void add_found(struct gf_found *found, pid_t pid)
 
 void gf_snapshot_find(const char *job, struct gf_found *ret)
 {
-    DIR *stream = opendir("/proc");
+    GF_FOLDER(folder, "/proc");
     struct gf_snapshot one = {.is_of_job = !job};
 
     *ret = (struct gf_found){.count = 0};
     stuck_count = 0;
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
-    for (long pid; stream && (pid = next_number(stream)) >= 0;) {
+    for (long pid; (pid = next_number(folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         if (error == -EACCES || error == -EPERM)
             ret->unreadable++;
@@ -537,6 +528,4 @@ void gf_snapshot_find(const char *job, struct gf_found *ret)
         if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }
-    if (stream)
-        closedir(stream);
 }

@@ -3,9 +3,9 @@
 
 #include "host/machine_load.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 #include "tools/topo/visible_gpus.h"
 
-#include <dirent.h>
 #include <stdio.h>
 
 /* Files with kernel settings. The checks that read these files repeat their names. */
@@ -86,12 +86,10 @@ static int for_each(const char *folder, const char *path,
     int error = 0;
 
     snprintf(absolute, sizeof(absolute), "/%s", path);
-    DIR *entries = opendir(absolute);
-    for (struct dirent *entry; entries && !error && (entry = readdir(entries));)
-        if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && strlen(entry->d_name) < 32)
-            error = record(folder, path, entry->d_name);
-    if (entries)
-        closedir(entries);
+    GF_FOLDER(entries, absolute);
+    for (const char *name; !error && (name = gf_folder_next(entries));)
+        if (*name >= '0' && *name <= '9' && strlen(name) < 32)
+            error = record(folder, path, name);
     return error;
 }
 

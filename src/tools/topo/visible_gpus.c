@@ -5,8 +5,8 @@
 #include "base/parse.h"
 #include "host/machine_load.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +49,9 @@ static bool has_any_node(const char *root)
     bool found = false;
 
     snprintf(path, sizeof(path), "%s/dev", root);
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && !found && (entry = readdir(dir));)
-        found = strncmp(entry->d_name, "nvidia", 6) == 0 && entry->d_name[6] >= '0' &&
-                entry->d_name[6] <= '9';
-    if (dir)
-        closedir(dir);
+    GF_FOLDER(folder, path);
+    for (const char *name; !found && (name = gf_folder_next(folder));)
+        found = strncmp(name, "nvidia", 6) == 0 && name[6] >= '0' && name[6] <= '9';
     return found;
 }
 
@@ -95,14 +92,11 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
 
     memset(ret, 0, sizeof(*ret));
     snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && ret->count < GF_VISIBLE_GPUS_MAX && (entry = readdir(dir));)
-        if (gf_pci_is_canonical(entry->d_name) &&
-            read_gpu(root, entry->d_name, any_node, &ret->gpus[ret->count]))
+    GF_FOLDER(folder, path);
+    for (const char *name; ret->count < GF_VISIBLE_GPUS_MAX && (name = gf_folder_next(folder));)
+        if (gf_pci_is_canonical(name) && read_gpu(root, name, any_node, &ret->gpus[ret->count]))
             ret->count++;
-    if (dir)
-        closedir(dir);
-    else if (machine && machine->recorded)
+    if (!folder && machine && machine->recorded)
         add_recorded(machine, ret);
     qsort(ret->gpus, ret->count, sizeof(ret->gpus[0]), compare_bdf);
 }
