@@ -34,7 +34,7 @@ static void read_usage(struct usage *ret)
 }
 
 /* Purges all free pages. Returns 1 if any page was purged. pad is ignored. */
-static int gf_info_malloc_trim(size_t pad)
+static int jemalloc_malloc_trim(size_t pad)
 {
     gf_keep_errno();
 
@@ -141,14 +141,9 @@ void gf_info_heap(struct gf_heap_stats *ret)
 /* The following functions of jemalloc behave as those of glibc do. */
 #define jemalloc_malloc je_malloc
 #define jemalloc_calloc je_calloc
+#define jemalloc_realloc gf_jemalloc_realloc
 #define jemalloc_free gf_jemalloc_free
 #define jemalloc_malloc_usable_size gf_jemalloc_usable_size
-#define jemalloc_malloc_trim gf_info_malloc_trim
-
-static void *jemalloc_realloc(void *block, size_t size)
-{
-    return gf_jemalloc_realloc(block, size);
-}
 
 /* alignment: a power of two. */
 static void *aligned(size_t alignment, size_t size)

@@ -26,7 +26,8 @@ bool gf_presence_allowed(void)
     return gf_load_relaxed(&allowed) && gf_permit(gf_permit_mincore);
 }
 
-bool gf_presence_page(uintptr_t page)
+/* Whether a page is present; true if unknown. */
+static bool page_is_present(uintptr_t page)
 {
     unsigned char present = 1;
 
@@ -226,7 +227,7 @@ static bool try_one(uintptr_t page)
     *(volatile char *)page = 0;
     const uint64_t ns = touch_clock() - begun;
     gf_slowpath_end(&mark, gf_slowpath_huge, GF_HUGE_PAGE);
-    const bool is_huge = gf_presence_page(page + GF_HUGE_PAGE - (size_t)sysconf(_SC_PAGESIZE));
+    const bool is_huge = page_is_present(page + GF_HUGE_PAGE - (size_t)sysconf(_SC_PAGESIZE));
 
     judge_sample(ns, is_huge);
     return is_huge && ns < SLOW_NS;
@@ -305,7 +306,7 @@ static void time_fault(uintptr_t page, const uintptr_t start, size_t size)
     const uintptr_t other = page == whole ? page + small : whole;
     const bool could = whole >= start && whole + GF_HUGE_PAGE <= start + size;
     const bool huge =
-        could && gf_presence_page(other) && gf_presence_page(whole + GF_HUGE_PAGE - small);
+        could && page_is_present(other) && page_is_present(whole + GF_HUGE_PAGE - small);
 
     if (could && size >= GF_HUGE_MIN)
         add_sample(ns, huge);
@@ -330,7 +331,7 @@ static uint64_t count_missing(uintptr_t start, size_t size, uintptr_t *ret_one)
 
     for (size_t i = 0; i < PROBES; i++) {
         const uintptr_t at = (start + size / PROBES * i + size / PROBES / 2) & ~(page - 1);
-        if (!gf_presence_page(at)) {
+        if (!page_is_present(at)) {
             *ret_one = at;
             count++;
         }

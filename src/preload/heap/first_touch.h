@@ -17,8 +17,6 @@
 void gf_presence_allow(void);
 bool gf_presence_allowed(void);
 
-/* Whether a page is present; true if unknown. */
-bool gf_presence_page(uintptr_t page);
 /*
  * Whether at least 7/8 of the pages in the range are present. If mincore must not be called,
  * returns whether at least 7/8 of some sampled pages contain data. The pages must be readable.

@@ -82,7 +82,7 @@ static void end_monitored(void)
  * libfabric does not patch the calls of munmap in the object that it takes for the owner of munmap,
  * and this library exports munmap. So the pages are purged first, by a call that it sees.
  */
-int gf_monitored_munmap(void *address, size_t size)
+static int monitored_munmap(void *address, size_t size)
 {
     if (is_unseen())
         return (int)syscall(SYS_munmap, address, size);
@@ -93,7 +93,7 @@ int gf_monitored_munmap(void *address, size_t size)
     return result;
 }
 
-int gf_monitored_madvise(void *address, size_t size, int advice)
+static int monitored_madvise(void *address, size_t size, int advice)
 {
     if (is_unseen())
         return (int)syscall(SYS_madvise, address, size, advice);
@@ -103,7 +103,8 @@ int gf_monitored_madvise(void *address, size_t size, int advice)
     return result;
 }
 
-void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
+static void *monitored_mmap(void *address, size_t size, int protection, int flags, int fd,
+                            off_t offset)
 {
     if (is_unseen())
         return (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
@@ -153,7 +154,7 @@ static void *map_pages(void *address, size_t size, int protection, int flags, in
     if (is_too_large(size, flags))
         return MAP_FAILED;
     if (removes_pages(protection, flags))
-        return gf_monitored_mmap(address, size, protection, flags, fd, offset);
+        return monitored_mmap(address, size, protection, flags, fd, offset);
     return (void *)syscall(SYS_mmap, address, size, protection, flags, fd, offset);
 }
 
@@ -182,7 +183,7 @@ int gf_heap_munmap(void *address, size_t size)
      * can map the addresses.
      */
     gf_mappings_remove((uintptr_t)address, size);
-    const int result = gf_monitored_munmap(address, size);
+    const int result = monitored_munmap(address, size);
     if (result == 0)
         gf_add_relaxed(&gf_budget.purged, size);
     else
@@ -199,9 +200,9 @@ int gf_heap_munmap(void *address, size_t size)
 static GF_COLD int purge_locked(void *address, size_t size)
 {
     __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
-    if (gf_monitored_mmap(address, size, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                          0) == MAP_FAILED)
+    if (monitored_mmap(address, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                       0) == MAP_FAILED)
         return -1;
     gf_mappings_apply_policy(address, size);
     return 0;
@@ -209,7 +210,7 @@ static GF_COLD int purge_locked(void *address, size_t size)
 
 static int purge(void *address, size_t size)
 {
-    const int result = gf_monitored_madvise(address, size, MADV_DONTNEED);
+    const int result = monitored_madvise(address, size, MADV_DONTNEED);
 
     return gf_unlikely(result != 0 && errno == EINVAL) ? purge_locked(address, size) : result;
 }

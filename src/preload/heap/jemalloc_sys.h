@@ -27,15 +27,13 @@ void gf_monitored_call_start(void);
  */
 void gf_monitored_call_hide(bool hide);
 
-/* Whether the calling thread is in one of the calls below. */
+/* Whether the calling thread is in a call that monitors see. */
 bool gf_monitored_call_now(void);
 
-/* These functions may change errno. */
-int gf_monitored_munmap(void *address, size_t size);
-int gf_monitored_madvise(void *address, size_t size, int advice);
-void *gf_monitored_mmap(void *address, size_t size, int protection, int flags, int fd,
-                        off_t offset);
-/* Moves a mapping to `to`, and replaces what is mapped there. NULL: the kernel chooses the place. */
+/*
+ * Moves a mapping to `to`, and replaces what is mapped there. NULL: the kernel chooses the place. May
+ * change errno.
+ */
 void *gf_monitored_mremap(void *address, size_t before, size_t after, void *to);
 
 /*
