@@ -32,4 +32,24 @@ struct gf_entry {
  * loader's lock, inside malloc and in a forked child.
  */
 void *gf_entry_open(const struct gf_entry *entry);
+#else
+/* A struct gf_entry, and its target. */
+/* clang-format off */
+    .macro entry_record name, kind
+    .pushsection .rodata
+    .p2align 2
+.Lentry_\name:
+    .long   gf_on_\name - .
+    .long   .Ltarget_\name - .Lentry_\name
+    .long   \kind
+    .asciz  "\name"
+    .popsection
+
+    .pushsection .bss
+    .p2align 3
+.Ltarget_\name:
+    .zero   8
+    .popsection
+    .endm
+/* clang-format on */
 #endif

@@ -23,21 +23,7 @@
     b       entry_first
     .cfi_endproc
     .size \name, . - \name
-
-    .pushsection .rodata
-    .p2align 2
-.Lentry_\name:
-    .long   gf_on_\name - .
-    .long   .Ltarget_\name - .Lentry_\name
-    .long   \kind
-    .asciz  "\name"
-    .popsection
-
-    .pushsection .bss
-    .p2align 3
-.Ltarget_\name:
-    .zero   8
-    .popsection
+    entry_record \name, \kind
     .endm
 
     /* x17: the entry; hint 25 and 29 are paciasp and autiasp */

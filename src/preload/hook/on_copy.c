@@ -16,20 +16,22 @@
 
 /*
  * Defines the hook of `symbol` from its parameters, the arguments for the driver, and the values of
- * the members of gf_copy_call.
+ * the members of gf_copy_call. linear: whether the copy has a shape that can be staged.
  */
-#define COPY(symbol, run, parameters, arguments, ...)                                              \
+#define COPY_OF_SHAPE(symbol, run, linear, parameters, arguments, ...)                             \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         struct gf_copy_offload offload;                                                            \
-        const struct gf_copy_call call = {__VA_ARGS__};                                            \
+        struct gf_copy_call call = {__VA_ARGS__};                                                  \
         GF_FIND_REAL(symbol);                                                                      \
+        const bool is_linear = linear;                                                             \
         return run(symbol, call,                                                                   \
-                   gf_copy_offload(&offload, gf_hook_##symbol, &call, true)                        \
+                   gf_copy_offload(&offload, gf_hook_##symbol, &call, is_linear)                   \
                        ? offload.result                                                            \
                        : gf_copy_offload_end(&offload, real arguments));                           \
     }                                                                                              \
     GF_ENTRY(symbol)
+#define COPY(symbol, run, ...) COPY_OF_SHAPE(symbol, run, true, __VA_ARGS__)
 
 #define COPY_ANY(symbol, null_stream)                                                              \
     COPY(symbol, GF_RUN_BLOCKING, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),            \
@@ -282,20 +284,10 @@ GF_STREAM_PAIR(BATCH_V2, cuMemcpyBatchAsync_v2);
 
 /* The hooks of 2D and 3D copies. A contiguous block is handled as a linear copy. */
 
-/* Defines the hook of `symbol`; `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
+/* `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
 #define BLOCK(symbol, run, shape, is_async, on, parameters, arguments)                             \
-    CUresult gf_on_##symbol parameters                                                             \
-    {                                                                                              \
-        struct gf_copy_offload offload;                                                            \
-        struct gf_copy_call call = {gf_copy_any, is_async, .stream = on};                          \
-        GF_FIND_REAL(symbol);                                                                      \
-        const bool linear = shape(pCopy, &call);                                                   \
-        return run(symbol, call,                                                                   \
-                   gf_copy_offload(&offload, gf_hook_##symbol, &call, linear)                      \
-                       ? offload.result                                                            \
-                       : gf_copy_offload_end(&offload, real arguments));                           \
-    }                                                                                              \
-    GF_ENTRY(symbol)
+    COPY_OF_SHAPE(symbol, run, shape(pCopy, &call), parameters, arguments, gf_copy_any, is_async,  \
+                  .stream = on)
 
 #define BLOCK_2D(symbol, null_stream)                                                              \
     BLOCK(symbol, GF_RUN_BLOCKING, gf_linear_copy_2d, false, null_stream,                          \

@@ -66,37 +66,31 @@ static void end_start(bool released)
         end_start(released);                                                                       \
         result;                                                                                    \
     })
-#define STARTED(symbol, ...) STARTED_BY(symbol, symbol, __VA_ARGS__)
 
-int gf_on_execve(const char *path, char *const argv[], char *const envp[])
-{
-    return STARTED(execve, path, argv, envp);
-}
+#define STARTER(type, symbol, parameters, ...)                                                     \
+    type gf_on_##symbol parameters                                                                 \
+    {                                                                                              \
+        return STARTED_BY(symbol, symbol, __VA_ARGS__);                                            \
+    }
 
-int gf_on_execv(const char *path, char *const argv[])
-{
-    return STARTED(execv, path, argv);
-}
-
-int gf_on_execvp(const char *file, char *const argv[])
-{
-    return STARTED(execvp, file, argv);
-}
-
-int gf_on_execvpe(const char *file, char *const argv[], char *const envp[])
-{
-    return STARTED(execvpe, file, argv, envp);
-}
-
-int gf_on_fexecve(int fd, char *const argv[], char *const envp[])
-{
-    return STARTED(fexecve, fd, argv, envp);
-}
-
-int gf_on_execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
-{
-    return STARTED(execveat, fd, path, argv, envp, flags);
-}
+STARTER(int, execve, (const char *path, char *const argv[], char *const envp[]), path, argv, envp)
+STARTER(int, execv, (const char *path, char *const argv[]), path, argv)
+STARTER(int, execvp, (const char *file, char *const argv[]), file, argv)
+STARTER(int, execvpe, (const char *file, char *const argv[], char *const envp[]), file, argv, envp)
+STARTER(int, fexecve, (int fd, char *const argv[], char *const envp[]), fd, argv, envp)
+STARTER(int, execveat,
+        (int fd, const char *path, char *const argv[], char *const envp[], int flags), fd, path,
+        argv, envp, flags)
+STARTER(int, posix_spawn,
+        (pid_t * ret, const char *path, const posix_spawn_file_actions_t *actions,
+         const posix_spawnattr_t *attr, char *const argv[], char *const envp[]),
+        ret, path, actions, attr, argv, envp)
+STARTER(int, posix_spawnp,
+        (pid_t * ret, const char *file, const posix_spawn_file_actions_t *actions,
+         const posix_spawnattr_t *attr, char *const argv[], char *const envp[]),
+        ret, file, actions, attr, argv, envp)
+STARTER(int, system, (const char *command), command)
+STARTER(FILE *, popen, (const char *command, const char *mode), command, mode)
 
 static size_t vector_size(const char *first, va_list *rest)
 {
@@ -147,28 +141,6 @@ int gf_on_execle(const char *path, const char *first, ...)
     char *const *const envp = va_arg(list, char *const *);
     va_end(list);
     return STARTED_BY(execle, execve, path, argv, envp);
-}
-
-int gf_on_posix_spawn(pid_t *ret, const char *path, const posix_spawn_file_actions_t *actions,
-                      const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
-{
-    return STARTED(posix_spawn, ret, path, actions, attr, argv, envp);
-}
-
-int gf_on_posix_spawnp(pid_t *ret, const char *file, const posix_spawn_file_actions_t *actions,
-                       const posix_spawnattr_t *attr, char *const argv[], char *const envp[])
-{
-    return STARTED(posix_spawnp, ret, file, actions, attr, argv, envp);
-}
-
-int gf_on_system(const char *command)
-{
-    return STARTED(system, command);
-}
-
-FILE *gf_on_popen(const char *command, const char *mode)
-{
-    return STARTED(popen, command, mode);
 }
 
 /*
@@ -255,60 +227,43 @@ static int note_limit(int result, int resource, const void *set)
     return result;
 }
 
-int gf_on_setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
-{
-    return note_limit(gf_originals()->setrlimit64(resource, limit), (int)resource, limit);
-}
+#define LIMIT_HOOK(symbol, parameters, ...)                                                        \
+    int gf_on_##symbol parameters                                                                  \
+    {                                                                                              \
+        return note_limit(gf_originals()->symbol(__VA_ARGS__), (int)resource, limit);              \
+    }
 
-int gf_on_prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit,
-                    struct rlimit64 *ret_old)
-{
-    return note_limit(gf_originals()->prlimit64(pid, resource, limit, ret_old), (int)resource,
-                      limit);
-}
-
-int gf_on_setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
-{
-    return note_limit(gf_originals()->setrlimit(resource, limit), (int)resource, limit);
-}
-
-int gf_on_prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit,
-                  struct rlimit *ret_old)
-{
-    return note_limit(gf_originals()->prlimit(pid, resource, limit, ret_old), (int)resource, limit);
-}
+LIMIT_HOOK(setrlimit, (__rlimit_resource_t resource, const struct rlimit *limit), resource, limit)
+LIMIT_HOOK(setrlimit64, (__rlimit_resource_t resource, const struct rlimit64 *limit), resource,
+           limit)
+LIMIT_HOOK(prlimit,
+           (pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit,
+            struct rlimit *ret_old),
+           pid, resource, limit, ret_old)
+LIMIT_HOOK(prlimit64,
+           (pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit,
+            struct rlimit64 *ret_old),
+           pid, resource, limit, ret_old)
 
 /*
  * The hooks of the functions that lock memory. Freed memory that the heap keeps counts against
  * RLIMIT_MEMLOCK if it was locked. So if the kernel refuses, the heap returns it, and the call is
  * repeated.
  */
-#define LOCKED(call)                                                                               \
-    ({                                                                                             \
-        const int error = errno;                                                                   \
-        int result = call;                                                                         \
-        if (gf_unlikely(result) && (errno == ENOMEM || errno == EAGAIN) && gf_thread_is_own() &&   \
-            gf_heap_return_kept()) {                                                               \
-            errno = error;                                                                         \
-            result = call;                                                                         \
-        }                                                                                          \
-        result;                                                                                    \
-    })
+#define LOCK_HOOK(symbol, parameters, ...)                                                         \
+    int gf_on_##symbol parameters                                                                  \
+    {                                                                                              \
+        const int error = errno, result = gf_originals()->symbol(__VA_ARGS__);                     \
+        if (gf_likely(!result) || (errno != ENOMEM && errno != EAGAIN) || !gf_thread_is_own() ||   \
+            !gf_heap_return_kept())                                                                \
+            return result;                                                                         \
+        errno = error;                                                                             \
+        return gf_originals()->symbol(__VA_ARGS__);                                                \
+    }
 
-int gf_on_mlock(const void *at, size_t bytes)
-{
-    return LOCKED(gf_originals()->mlock(at, bytes));
-}
-
-int gf_on_mlock2(const void *at, size_t bytes, unsigned flags)
-{
-    return LOCKED(gf_originals()->mlock2(at, bytes, flags));
-}
-
-int gf_on_mlockall(int flags)
-{
-    return LOCKED(gf_originals()->mlockall(flags));
-}
+LOCK_HOOK(mlock, (const void *at, size_t bytes), at, bytes)
+LOCK_HOOK(mlock2, (const void *at, size_t bytes, unsigned flags), at, bytes, flags)
+LOCK_HOOK(mlockall, (int flags), flags)
 
 /*
  * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries

@@ -239,12 +239,9 @@ static bool step_register(struct machine *m, unsigned code)
 
     switch (code) {
     case 0x05: /* offset_extended */
-        column = gf_bytes_uleb(&m->bytes);
-        set_rule(m, column, gf_rule_offset, scale_offset(m, gf_bytes_uleb(&m->bytes)));
-        return true;
     case 0x11: /* offset_extended_sf */
         column = gf_bytes_uleb(&m->bytes);
-        set_rule(m, column, gf_rule_offset, scale_offset(m, gf_bytes_leb(&m->bytes, true)));
+        set_rule(m, column, gf_rule_offset, scale_offset(m, gf_bytes_leb(&m->bytes, code == 0x11)));
         return true;
     case 0x14: /* val_offset */
         column = gf_bytes_uleb(&m->bytes);
