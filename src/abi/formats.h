@@ -100,24 +100,10 @@ static inline const struct gf_metric_row *gf_metric_row(enum gf_metric metric)
 }
 
 /*
- * The number of the report's schema. Increase it if a field is renamed or removed, but not if a
- * field is added.
+ * The numbers of the schemas of the report, of the log, and of the JSON that `gpufeed report` and
+ * `gpufeed doctor` print. Raise one if a field is renamed or removed, but not if one is added.
  */
 #define GF_REPORT_SCHEMA 2
-
-/*
- * The number of the log's schema. Raise it if a field is renamed or removed, not if one is added.
- */
 #define GF_LOG_SCHEMA 2
-
-/*
- * The schema number of `gpufeed report --json`. Raise it when a field is renamed or removed, not when
- * one is added.
- */
 #define GF_ANSWER_SCHEMA 1
-
-/*
- * The schema number of `gpufeed doctor --json`. Raise it when a field is renamed or removed, not when
- * one is added.
- */
 #define GF_DOCTOR_SCHEMA 2

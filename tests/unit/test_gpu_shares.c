@@ -226,11 +226,12 @@ static void compute_a_while(void *closure)
 {
     struct work *const work = closure;
     const uint64_t start = gf_thread_cpu_ns();
+    uint64_t run;
 
     work->is_apart = gf_own_table_on_short_thread();
     while (gf_thread_cpu_ns() - start < 50 * MS)
         ;
-    work->delay_ns = gf_run_delay_read((pid_t)syscall(SYS_gettid));
+    work->delay_ns = gf_run_delay_read((pid_t)syscall(SYS_gettid), &run);
 }
 
 /* The reading and another thread share a CPU. */

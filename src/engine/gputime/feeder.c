@@ -8,24 +8,16 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
-void gf_run_delay_read_both(pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns)
+uint64_t gf_run_delay_read(pid_t tid, uint64_t *ret_run_ns)
 {
     char text[96];
 
-    *ret_run_ns = *ret_delay_ns = 0;
+    *ret_run_ns = 0;
     if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/schedstat", tid) < 0)
-        return;
+        return 0;
     const char *second = strchr(text, ' ');
     *ret_run_ns = gf_procfs_number(text);
-    *ret_delay_ns = second ? gf_procfs_number(second + 1) : 0;
-}
-
-uint64_t gf_run_delay_read(pid_t tid)
-{
-    uint64_t run, delay;
-
-    gf_run_delay_read_both(tid, &run, &delay);
-    return delay;
+    return second ? gf_procfs_number(second + 1) : 0;
 }
 
 /*
@@ -50,7 +42,8 @@ static _Atomic uint64_t total, total_delay;
 static uint64_t delay_within(uint64_t off_ns)
 {
     static uint64_t seen; /* delay of the thread that reads files, at the last reading */
-    const uint64_t delay = gf_run_delay_read((pid_t)syscall(SYS_gettid));
+    uint64_t run;
+    const uint64_t delay = gf_run_delay_read((pid_t)syscall(SYS_gettid), &run);
 
     if (gf_own_table_on_short_thread())
         return delay;
@@ -140,9 +133,9 @@ int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret)
  */
 static bool was_starved(struct gf_feeder *feeder, pid_t tid)
 {
-    uint64_t run, delay;
+    uint64_t run;
+    const uint64_t delay = gf_run_delay_read(tid, &run);
 
-    gf_run_delay_read_both(tid, &run, &delay);
     if (feeder->tid != tid)
         *feeder = (struct gf_feeder){.tid = tid, .run_ns = run, .delay_ns = delay};
     feeder->recent_run_ns = feeder->recent_run_ns / 2 + (run - gf_min(feeder->run_ns, run));

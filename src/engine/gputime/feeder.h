@@ -7,11 +7,10 @@
 
 /*
  * How long a thread of this process was runnable without a CPU until now, in ns; 0 if the kernel
- * does not tell. Reads a file, so it must be called in gf_measured_run.
+ * does not tell. Sets *ret_run_ns to its CPU time. Reads a file, so it must be called in
+ * gf_measured_run.
  */
-uint64_t gf_run_delay_read(pid_t tid);
-/* The same with the thread's CPU time. */
-void gf_run_delay_read_both(pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_delay_ns);
+uint64_t gf_run_delay_read(pid_t tid, uint64_t *ret_run_ns);
 
 /*
  * Runs work of the sampler on another thread (os/own_table.h), and sums the CPU time and the

@@ -39,11 +39,6 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
     gf_store_release(&lines->locked, false);
 }
 
-void gf_cause_lines_skip(struct gf_cause_lines *lines, enum gf_host_cause cause)
-{
-    lines->pending_ns[cause] = 0;
-}
-
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT])
 {
@@ -188,7 +183,7 @@ static void record_line(struct host_reading *r)
     if (r->line.line)
         gf_cause_lines_see(&r->host->lines, cause, &r->line);
     else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
-        gf_cause_lines_skip(&r->host->lines, cause);
+        r->host->lines.pending_ns[cause] = 0; /* it counts for no line */
 }
 
 static void read_now(struct gf_host *host, const struct gf_host_sample *sample)

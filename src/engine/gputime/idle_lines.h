@@ -43,12 +43,6 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
                         const struct gf_python_line *at);
 
 /*
- * Records that the line could not be read: the time that was added for this cause since its last
- * line counts for none. Called on the sampler's thread.
- */
-void gf_cause_lines_skip(struct gf_cause_lines *lines, enum gf_host_cause cause);
-
-/*
  * Sets ret[cause] to the line with the most time; its `line` is 0 if no line is known. May be
  * called on any thread.
  */

@@ -88,7 +88,8 @@ static bool sleep_some(void)
 
 static void read_delay(void *closure)
 {
-    *(uint64_t *)closure = gf_run_delay_read(sampler.tid);
+    uint64_t run;
+    *(uint64_t *)closure = gf_run_delay_read(sampler.tid, &run);
 }
 
 /*

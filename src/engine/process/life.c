@@ -257,6 +257,7 @@ static void prepare_report(const struct gf_preload *preload)
     report->started_ns = p->started_ns;
     report->machine = p->machine;
     report->facts = &p->facts;
+    report->counts = &p->counts;
     report->hint = p->hinted ? &p->hint : NULL;
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
     read_program(report->program, sizeof(report->program));
@@ -276,15 +277,6 @@ static void decide_early(const struct gf_cuda *cuda)
     if (cuda->cuDeviceGetCount && cuda->cuDeviceGetCount(&count) == CUDA_SUCCESS &&
         gf_choice_preset(&p->choice, count, p->facts.rank.local_rank, p->facts.rank.local_size))
         gf_requests_serve(gf_request_decide);
-}
-
-static enum gf_log_level log_level(const struct gf_preload *preload)
-{
-    const unsigned verbose = preload->options->verbose;
-    return preload->startup->stderr_closed ? GF_LOG_SILENT
-           : verbose >= 2                  ? GF_LOG_DEBUG
-           : verbose == 1                  ? GF_LOG_INFO
-                                           : GF_LOG_WARN;
 }
 
 /*
@@ -333,7 +325,8 @@ GF_EXPORT const struct gf_engine *gf_engine_start(const struct gf_preload *prelo
     p->cuda_since = gf_tasks_now();
     sem_init(&p->wake, 0, 0);
     gf_log_expect_stderr(preload->startup->stderr_device, preload->startup->stderr_inode);
-    gf_log_set_level(log_level(preload));
+    gf_log_set_level(preload->startup->stderr_closed ? GF_LOG_SILENT
+                                                     : GF_LOG_WARN + preload->options->verbose);
     gf_log_set_areas(preload->options->debug);
     gf_validate_environment(environ, false, print_warning, NULL);
     name_process();

@@ -192,7 +192,6 @@ static void refresh_decision(struct gf_report *report, const struct gf_decision 
 static void refresh_report(struct gf_report *report, bool ended)
 {
     const struct gf_decision *decision = gf_process_decision();
-    struct gf_process_counts *counts = &gf_process.counts;
 
     report->ended = ended;
     report->written_ms = gf_clock_ns(CLOCK_REALTIME) / 1000000;
@@ -202,14 +201,9 @@ static void refresh_report(struct gf_report *report, bool ended)
         refresh_decision(report, decision);
     gf_events_collect(report);
     gf_embedded_read(&report->embedded);
-    report->late_threads = gf_load_relaxed(&counts->late_threads);
-    report->policy_threads = gf_load_relaxed(&counts->policy_threads);
-    report->policy_refused = gf_load_relaxed(&counts->policy_refused);
-    report->peak_descendants = gf_load_relaxed(&counts->peak_descendants);
     report->driver_bytes = gf_load_relaxed(&gf_process.choice.total);
     gf_transfers_read(&report->transfers);
     gf_sampler_read(&report->gpu_time);
-    report->costs.decide_us = gf_load_relaxed(&counts->decide_us);
 }
 
 void gf_output_report(bool ended)
@@ -238,7 +232,7 @@ void gf_output_metrics(void)
     /*
      * A process without a CUDA context would replace the file of another process, as with reports.
      */
-    if (!gf_metrics_file_wanted(report) || !gf_load_relaxed(&gf_process.choice.contexts) ||
+    if (!*gf_process.preload->options->metrics || !gf_load_relaxed(&gf_process.choice.contexts) ||
         gf_permit_sealed())
         return;
     refresh_report(report, false);

@@ -284,11 +284,6 @@ static struct {
 } metrics_file = {
     .job = {.write = write_metrics, .variable = "GPUFEED_METRICS", .lost = "metrics are"}};
 
-bool gf_metrics_file_wanted(const struct gf_report *report)
-{
-    return *report->preload->options->metrics;
-}
-
 static void write_metrics(void)
 {
     const int error = replace_file(&metrics_file.job, gf_output_shared);
@@ -319,7 +314,7 @@ void gf_metrics_file_remove(const struct gf_report *report)
 {
     char path[PATH_MAX];
 
-    if (gf_metrics_file_wanted(report) && gf_write_job_await(&metrics_file.job) &&
+    if (*report->preload->options->metrics && gf_write_job_await(&metrics_file.job) &&
         metrics_file.written && !expand(report->preload->options->metrics, report, path))
         gf_remove_file(path);
 }

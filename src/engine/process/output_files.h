@@ -32,9 +32,6 @@ bool gf_report_file_is_news(const struct gf_report *report);
  * while the process runs. The caller holds the report lock.
  */
 
-/* Whether GPUFEED_METRICS names a file. */
-bool gf_metrics_file_wanted(const struct gf_report *report);
-
 /*
  * Replaces the file as a whole, on another thread. Prints a warning at the first failure. Does
  * nothing while the other thread still writes.

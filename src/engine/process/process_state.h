@@ -61,19 +61,7 @@ struct gf_process {
     struct gf_decision *_Atomic decision;
     uint64_t decided_ns; /* time of the first decision */
 
-    struct gf_process_counts {
-        /*
-         * Number of threads that were bound when they started, or after they had restored the start
-         * mask.
-         */
-        _Atomic unsigned late_threads;
-        _Atomic unsigned policy_threads,
-            /* Numbers of threads that got a policy, and for which the kernel refused it. */
-            policy_refused;
-        /* Largest number of threads of child processes that were bound at one time. */
-        _Atomic unsigned peak_descendants;
-        _Atomic uint64_t decide_us; /* total time of deciding and binding */
-    } counts;
+    struct gf_process_counts counts;
 
     sem_t wake; /* posted to wake the library's thread */
     struct gf_report report;

@@ -70,11 +70,6 @@ void gf_transfers_follow(void)
         gf_tasks_set_mask(0, &program);
 }
 
-static unsigned submitter_of_caller(void)
-{
-    return gf_process.preload->submitter();
-}
-
 static bool is_drivers_thread(void)
 {
     return gf_process.preload->thread_class(gettid()) == gf_thread_driver;
@@ -98,13 +93,6 @@ void gf_transfers_prepare(void)
         gf_transfer_prepare();
 }
 
-static void print_sanitizer(void)
-{
-    gf_info("copies and pinned memory are left to the driver: the process runs under "
-            "compute-sanitizer");
-    gf_log_explain(gf_log_area_copy, "staging is off: the process runs under compute-sanitizer");
-}
-
 const struct gf_transfer_ops *gf_transfers_start(void)
 {
     const struct gf_preload *preload = gf_process.preload;
@@ -123,7 +111,7 @@ const struct gf_transfer_ops *gf_transfers_start(void)
         .thread_allocates = preload->heap->share_main,
         .request_prepare = request_prepare,
         .submissions = preload->submissions,
-        .submitter = submitter_of_caller,
+        .submitter = preload->submitter,
         .is_drivers = is_drivers_thread,
         .notify = record_event};
 
@@ -132,14 +120,18 @@ const struct gf_transfer_ops *gf_transfers_start(void)
      * repeats calls, and a memory checker would report the library's buffers as the program's. Both
      * must see the program's own copies and buffers, and speed does not matter while they run.
      */
-    if (preload->driver_shim)
+    if (preload->driver_shim) {
         gf_info("copies and pinned memory are left to the driver: %s is preloaded in the driver's "
                 "place",
                 preload->driver_shim);
-    else if (gf_process_under_sanitizer())
-        print_sanitizer();
-    else
+    } else if (gf_process_under_sanitizer()) {
+        gf_info("copies and pinned memory are left to the driver: the process runs under "
+                "compute-sanitizer");
+        gf_log_explain(gf_log_area_copy,
+                       "staging is off: the process runs under compute-sanitizer");
+    } else {
         ops = gf_transfer_start(&setup);
+    }
     return ops;
 }
 

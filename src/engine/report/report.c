@@ -2,6 +2,7 @@
 #include "engine/report/report.h"
 
 #include "abi/formats.h"
+#include "base/atomic.h"
 #include "base/json.h"
 #include "config/option_text.h"
 #include "engine/report/report_gpu_time.h"
@@ -178,15 +179,15 @@ static void put_binding(struct gf_json *json, const struct gf_report *report)
     put_threads(json, "threads", &decision->threads);
     gf_json_int(json, "failed", bind->failed);
     gf_json_int(json, "descendants", bind->descendants);
-    gf_json_int(json, "late_threads", report->late_threads);
+    gf_json_int(json, "late_threads", gf_load_relaxed(&report->counts->late_threads));
     gf_json_text(json, "error", bind->error ? strerrorname_np(bind->error) : NULL);
     gf_json_int(json, "us", bind->usec);
     gf_json_int(json, "rebindings", decision->rebindings);
     gf_json_text(json, "policy", gf_mempolicy_name(decision->policy));
     gf_json_text(json, "policy_error",
                  decision->policy_error ? strerrorname_np(decision->policy_error) : NULL);
-    gf_json_int(json, "policy_threads", report->policy_threads);
-    gf_json_int(json, "policy_refused", report->policy_refused);
+    gf_json_int(json, "policy_threads", gf_load_relaxed(&report->counts->policy_threads));
+    gf_json_int(json, "policy_refused", gf_load_relaxed(&report->counts->policy_refused));
     gf_json_int(json, "policy_kept", report->policy_kept);
 }
 
@@ -230,11 +231,13 @@ static bool put_hook(void *closure, const struct gf_hook_counts *tally)
     return true;
 }
 
-static void put_costs(struct gf_json *json, const struct gf_report_costs *costs)
+static void put_costs(struct gf_json *json, const struct gf_report *report)
 {
+    const struct gf_report_costs *costs = &report->costs;
+
     gf_json_object(json, "costs_us");
     gf_json_size(json, "start", costs->start_us);
-    gf_json_size(json, "decide", costs->decide_us);
+    gf_json_size(json, "decide", gf_load_relaxed(&report->counts->decide_us));
     gf_json_size(json, "sample", costs->sample_us);
     gf_json_size(json, "migrate", costs->migrate_us);
     gf_json_size(json, "report", costs->report_us);
@@ -269,7 +272,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     put_probe(&json, report);
     put_binding(&json, report);
     put_threads(&json, "threads_peak", &report->peak);
-    gf_json_int(&json, "descendants_peak", report->peak_descendants);
+    gf_json_int(&json, "descendants_peak", gf_load_relaxed(&report->counts->peak_descendants));
     gf_report_memory_put(&json, report);
     gf_report_kept_put(&json, report);
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
@@ -283,7 +286,7 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     gf_json_begin(&json, "hooks", '{');
     report->preload->each_hook(put_hook, &json);
     gf_json_end(&json, '}');
-    put_costs(&json, &report->costs);
+    put_costs(&json, report);
     gf_json_end(&json, '}');
     gf_json_close(&json);
     return json.at;

@@ -78,7 +78,6 @@ struct gf_report_event {
 /* Durations of the library's own work. */
 struct gf_report_costs {
     uint64_t start_us;   /* reading machine and facts, inside cuInit */
-    uint64_t decide_us;  /* total of all decisions and bindings */
     uint64_t sample_us;  /* reading the nodes of pages, on the library's thread */
     uint64_t migrate_us; /* moving pages, on the library's thread */
     uint64_t report_us;  /* writing reports */
@@ -104,6 +103,16 @@ struct gf_report_memory {
     struct gf_pressure pressure;
 };
 
+struct gf_process_counts {
+    /* Threads bound when they started, or after they restored the start mask. */
+    _Atomic unsigned late_threads;
+    /* Numbers of threads that got a memory policy, and for which the kernel refused it. */
+    _Atomic unsigned policy_threads, policy_refused;
+    /* Largest number of threads of child processes that were bound at one time. */
+    _Atomic unsigned peak_descendants;
+    _Atomic uint64_t decide_us; /* total time of deciding and binding */
+};
+
 struct gf_report {
     /* facts of the process */
     const struct gf_preload *preload;
@@ -124,10 +133,7 @@ struct gf_report {
     struct gf_decision decision; /* the latest decision */
 
     /* results of binding */
-    /* Threads bound when they started, or after they restored the start mask. */
-    unsigned late_threads;
-    unsigned policy_threads; /* threads that got a memory policy */
-    unsigned policy_refused;
+    const struct gf_process_counts *counts;
     unsigned policy_kept; /* threads that still have the policy of an earlier placement */
     struct gf_report_migration migration;
     struct gf_report_memory memory;
@@ -140,7 +146,6 @@ struct gf_report {
     size_t sample_count;
     struct gf_growth growth;
     struct gf_threads peak; /* the newest of the samples with the most threads of the program */
-    unsigned peak_descendants;
     struct gf_report_event events[GF_REPORT_EVENTS];
     size_t event_count;
     uint64_t guard_run_ns, guard_delay_ns, guard_throttled_ns;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/summary.h"
 
+#include "base/atomic.h"
 #include "base/fmt.h"
 #include "base/path.h"
 #include "engine/transfer/tuning.h"
@@ -144,6 +145,7 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
         return;
     }
     const struct gf_threads *peak = &report->peak;
+    const unsigned workers = gf_load_relaxed(&report->counts->peak_descendants);
     if (report->decision.bound)
         gf_say(&out, "%u of %u thread%s on CPUs %s", peak->on_target, peak->program,
                plural_s(peak->program), gf_set_format(&report->decision.cpus, cpus, sizeof(cpus)));
@@ -152,9 +154,8 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
     if (peak->self_set)
         gf_say(&out, ", %u with %s own mask%s", peak->self_set,
                peak->self_set == 1 ? "its" : "their", plural_s(peak->self_set));
-    if (report->peak_descendants)
-        gf_say(&out, ", %u worker thread%s", report->peak_descendants,
-               plural_s(report->peak_descendants));
+    if (workers)
+        gf_say(&out, ", %u worker thread%s", workers, plural_s(workers));
     const struct gf_locality *last = &report->samples[report->sample_count - 1].locality;
     say_pages(&out, report, "heap", &last->heap);
     say_pages(&out, report, "other memory", &last->other);
