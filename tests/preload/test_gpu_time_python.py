@@ -62,6 +62,27 @@ def test_a_sleep_has_its_line(loop):
     assert " at program.py:" in summary and " in wait_for_nothing (" in summary
 
 
+def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path):
+    loop("""
+        def one():
+            inner_of_one()
+        def inner_of_one():
+            time.sleep(0.02)
+        def other():
+            inner_of_other()
+        def inner_of_other(depth=40):
+            inner_of_other(depth - 1) if depth else time.sleep(0.02)
+        both = itertools.cycle([one, other])
+        steps(lambda: next(both)())
+    """, {"sleep"}, before="import itertools\n")
+    device = json.loads((tmp_path / "report.json").read_text())["gpu_time"]["devices"][0]
+    slept = {path["path"] for path in device["paths"] if path["cause"] == "sleep"}
+    start = "program.py:<module>;program.py:steps;program.py:<lambda>;program.py:one;program.py:inner_of_one"
+    assert start in slept and "...;" + ";".join(["program.py:inner_of_other"] * 18) in slept
+    assert not [path for path in device["paths"] if "of_one" in path["path"] and "of_other" in path["path"]]
+    assert sum(path["s"] for path in device["paths"]) <= sum(cause["s"] for cause in device["causes"].values()) + 0.01
+
+
 def test_a_program_started_by_vfork_hides_nothing(loop):
     """subprocess starts programs by vfork. The child runs hooks in the memory of the thread that later feeds the GPU."""
     _, line, _ = loop("""

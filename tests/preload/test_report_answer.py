@@ -58,6 +58,7 @@ def test_top_and_by(shown):
     (["--top=0"], "--top: 0 is not a number"), (["--by=color"], "--by: color is not a property"),
     (["--since=noon"], "--since: noon is not a time"), (["--rank=1-"], "--rank: 1- is not a list"),
     (["--rank=3-1"], "--rank: 3-1 is not a list"), (["--json", "--folded"], "exclude each other"),
+    (["--idle"], "--idle needs --folded"), (["--idle", "--folded", "--by=cause"], "with --idle, --by can only be rank"),
     (["--events", "--by=site"], "--by has no effect"), (["--tpo=3"], "did you mean --top?"), (["--top"], "--top needs a value")])
 def test_flags_that_are_not_valid(run, tmp_path, flags, what):
     (tmp_path / "log").write_text(LOG)
@@ -453,6 +454,21 @@ def test_folded(shown):
         "train.py:99 in <module>;train.py:9 in collate;queue.py:1 in get;free (lock) 1000"]
     by_rank = [process(10 + rank, rank) + stall(1, 1000 + rank, pid=10 + rank) for rank in range(2)]
     assert [row.split(";")[0] for row in shown(*by_rank, flags=["--folded", "--by=rank"]).stdout.splitlines()] == ["rank 0", "rank 1"]
+
+
+IDLE = {"devices": [{"paths": [{"cause": "sleep", "path": "train.py:<module>;train.py:nap", "s": 1.25},
+                               {"cause": "gc", "path": "...;train.py:step\x1b", "s": 0.5}, {"cause": "data", "path": "x", "s": 0}]},
+                    {"paths": [{"cause": "sleep", "path": "train.py:<module>;train.py:nap", "s": 0.75}]}, {}]}
+
+
+def test_folded_time_without_work(shown):
+    ranks = [report(10 + rank, rank, gpu_time=IDLE) for rank in range(2)]
+    rows = ["train.py:<module>;train.py:nap;sleep 4000000", "...;train.py:step?;gc 1000000"]
+    assert shown(*ranks, flags=["--folded", "--idle"]).stdout.splitlines() == rows
+    assert shown(*ranks, flags=["--folded", "--idle", "--rank=1", "--by=rank"]).stdout.splitlines() == [
+        "rank 1;train.py:<module>;train.py:nap;sleep 2000000", "rank 1;...;train.py:step?;gc 500000"]
+    done = shown(LOG, report(), flags=["--folded", "--idle"], check=False)
+    assert (done.returncode, done.stderr) == (1, "gpufeed report: --idle needs a report (GPUFEED_REPORT) with Python stacks: no report has one\n")
 
 
 def test_native_stacks_make_call_sites(shown):

@@ -91,6 +91,12 @@ def test_page_is_whole_and_makes_no_requests(written):
     assert [row[1:] for row in data["lengths"]] == [[1, 1000], [1, 2000], [1, 4000]]
 
 
+def test_page_has_time_without_work_by_stack(written):
+    idle = {"devices": [{"paths": [{"cause": "sleep", "path": "a.py:main;a.py:nap", "s": 2}, {"cause": "gc", "path": "a.py:main", "s": 0}]}]}
+    data = json.loads(Page(written("html", report(8, 0, gpu_time=idle), report(9, 1, gpu_time=idle))).data)
+    assert data["idle"]["stacks"][0] == "a.py:main;a.py:nap;sleep" and data["idle"]["rows"] == [[0, 0, 2000000], [1, 0, 2000000]]
+
+
 def test_page_of_many_stalls_keeps_the_longest_and_sums_the_others(written):
     page = Page(written("html", process() + "".join(stall(at / 100, 1000 + at, tid=at % 300) for at in range(4000)) + end(40)))
     data = json.loads(page.data)
@@ -189,7 +195,7 @@ def test_page_in_a_browser(written, tmp_path, monkeypatch):
         pytest.skip("no Chromium is installed")
     log = rank_log(7, 0, activity(4, 7, 2, {"empty": 500, "queued": 1500}, [("to_device", "staged", 1 << 20)], [(2.5, 7000, 1 << 20, "to_device", 7)]),
                    marks(1, [(1, 0), (2, 0.5), (0, 2)]), stall(3, 2000))
-    (tmp_path / "page.html").write_text(written("html", log, report(7, 0), DOCTOR), encoding="utf-8")
+    (tmp_path / "page.html").write_text(written("html", log, report(7, 0, gpu_time={"devices": [{"paths": [{"cause": "sleep", "path": "a.py:main;a.py:nap", "s": 2}]}]}), DOCTOR), encoding="utf-8")
     script = """(() => {
       const told = () => document.getElementById("told").textContent, shown = () => document.getElementById("window").textContent, found = [shown()];
       const chart = document.getElementById("chart"), press = key => chart.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
@@ -197,6 +203,8 @@ def test_page_in_a_browser(written, tmp_path, monkeypatch):
       press("ArrowDown"); found.push(told());
       press("+"); found.push(shown());
       press("Home"); found.push(shown());
+      const texts = () => [...document.querySelectorAll("#icicle button")].map(button => button.textContent).join(), idle = texts();
+      document.getElementById("icicle-stalls").click();
       const frames = [], icicle = document.getElementById("icicle"), focused = () => frames.push(document.activeElement.textContent);
       icicle.querySelector("[tabindex='0']").focus(); focused();
       for (const key of ["ArrowDown", "ArrowDown", "ArrowLeft", "ArrowDown", "ArrowUp"]) {
@@ -204,12 +212,13 @@ def test_page_in_a_browser(written, tmp_path, monkeypatch):
         focused();
       }
       document.activeElement.click(); focused();
-      return [...found, document.getElementById("doctor").textContent, frames, icicle.querySelectorAll("[tabindex='0']").length];
+      return [...found, document.getElementById("doctor").textContent, frames, icicle.querySelectorAll("[tabindex='0']").length, idle];
     })()"""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     found = page_bench.look(tmp_path / "page.html", script=script)
     assert (found["errors"], found["requests"]) == ([], []) and found["draw_s"] < 30
-    whole, gpu, copies, zoomed, again, doctor, frames, stops = found["value"]
+    whole, gpu, copies, zoomed, again, doctor, frames, stops, idle = found["value"]
+    assert idle == "time without work,a.py:main,a.py:nap,sleep"
     assert whole.startswith("01:46:40 to 01:48:20 ")
     site = "train.py:4 in load"
     assert frames == ["all stalls", "train.py:99 in <module>", site, site, "queue.py:1 in get", site, site] and stops == 1

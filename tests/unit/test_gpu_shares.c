@@ -176,25 +176,38 @@ static void a_line_has_the_time_between_its_readings(void **state)
     static struct gf_cause_lines lines;
     struct gf_cause_line most[GF_HOST_CAUSE_COUNT];
     const struct gf_python_line load = {"train.py", "load", 7}, step = {"train.py", "step", 9};
+    struct gf_idle_path path;
+    unsigned count = 0, kept = 0;
     (void)state;
 
     gf_cause_lines_add(&lines, gf_host_data, 5 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load);
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load");
     gf_cause_lines_add(&lines, gf_host_data, 2 * MS);
     gf_cause_lines_add(&lines, gf_host_file, 90 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &step);
+    gf_cause_lines_see(&lines, gf_host_data, &step, "");
     gf_cause_lines_add(&lines, gf_host_data, 3 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load);
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load");
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
     assert_int_equal(most[gf_host_data].ns, 8 * MS);
     assert_int_equal(most[gf_host_file].at.line, 0);
     for (int i = 0; i < 100; i++) { /* more than fit into the list */
         const struct gf_python_line other = {"other.py", "f", i + 1};
-        gf_cause_lines_see(&lines, gf_host_gil, &other);
+        const char name[] = {(char)('a' + i / 10), (char)('a' + i % 10), '\0'};
+        gf_cause_lines_see(&lines, gf_host_gil, &other, name);
     }
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
+    for (unsigned i = 0; gf_idle_path_read(&lines, i, &path); i++) {
+        count++;
+        if (path.cause == gf_host_data && strcmp(path.text, "train.py:load") == 0)
+            assert_int_equal(path.ns, 8 * MS);
+        else if (path.cause == gf_host_data)
+            assert_string_equal(path.text, "...;train.py:step");
+        kept += path.cause == gf_host_data;
+    }
+    assert_int_equal(kept, 2); /* new paths without time replace others without time */
+    assert_int_equal(count, GF_IDLE_PATHS);
 }
 
 static void files_of_packages_are_no_lines_of_the_program(void **state)

@@ -2,6 +2,8 @@
 #include "engine/gputime/idle_lines.h"
 
 #include "base/brief_lock.h"
+#include "base/fmt.h"
+#include "base/path.h"
 
 void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, uint64_t ns)
 {
@@ -27,11 +29,35 @@ static struct gf_cause_line *line_row_of(struct gf_cause_lines *lines, enum gf_h
     return row;
 }
 
-void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at)
+static struct gf_idle_path *path_row_of(struct gf_cause_lines *lines, enum gf_host_cause cause,
+                                        const char *text)
 {
+    struct gf_idle_path *least = &lines->path[0];
+
+    for (unsigned i = 0; i < lines->paths; i++) {
+        struct gf_idle_path *row = &lines->path[i];
+        if (row->cause == cause && strcmp(row->text, text) == 0)
+            return row;
+        if (row->ns < least->ns)
+            least = row;
+    }
+    if (lines->paths < GF_IDLE_PATHS)
+        least = &lines->path[lines->paths++];
+    least->cause = cause;
+    least->ns = 0;
+    gf_fmt(least->text, sizeof(least->text), "%s", text);
+    return least;
+}
+
+void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
+                        const struct gf_python_line *at, const char *path)
+{
+    char text[GF_PYTHON_PATH];
+
+    gf_fmt(text, sizeof(text), "...;%s:%s", gf_path_file_name(at->file), at->function);
     if (!gf_brief_lock(&lines->locked))
         return;
+    path_row_of(lines, cause, *path ? path : text)->ns += lines->pending_ns[cause];
     struct gf_cause_line *row = line_row_of(lines, cause, at);
     if (row)
         row->ns += lines->pending_ns[cause];
@@ -53,6 +79,17 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
     gf_store_release(&lines->locked, false);
 }
 
+bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_idle_path *ret)
+{
+    if (!gf_brief_lock(&lines->locked))
+        return false;
+    const bool found = number < lines->paths;
+    if (found)
+        *ret = lines->path[number];
+    gf_store_release(&lines->locked, false);
+    return found;
+}
+
 #define READ_NS UINT64_C(20000000)
 #define WAIT_NS UINT64_C(50000000)
 #define READ_LEAST_NS (READ_NS / 2) /* if the thread has entered or left a driver call */
@@ -64,6 +101,7 @@ struct host_reading {
     struct gf_feeder_facts facts;
     enum gf_host_cause cause;
     struct gf_python_line line; /* its `line` is 0 if unknown */
+    char path[GF_PYTHON_PATH];  /* of the thread that submits work; "" if unknown */
     bool in_gap;                /* the gap was still open after the system call was read */
     bool has_workers;           /* the children may be what the thread waits for */
 };
@@ -100,7 +138,7 @@ static bool waits_for_python(const struct host_reading *r, struct gf_python_line
     const uintptr_t futex = r->facts.wait.futex,
                     holder = futex ? gf_python_line_lock_holder(futex, &is_lock) : 0;
 
-    if (holder && holder != r->sample->python && gf_python_line_read(0, holder, &holders))
+    if (holder && holder != r->sample->python && gf_python_line_read(0, holder, &holders, NULL))
         *line = holders.line;
     return is_lock;
 }
@@ -139,9 +177,11 @@ static void read_host(void *closure)
     const bool is_own = read_thread(r);
 
     r->in_gap = !r->sample->gap || !gf_load_acquire(&r->sample->gap->ended_ns);
-    if (gf_python_line_read(0, r->sample->python, &place) &&
+    if (gf_python_line_read(0, r->sample->python, &place, r->path) &&
         (!is_own || gf_feeder_is_same(r->sample->python_tid, &r->facts)))
         r->line = place.line;
+    else
+        *r->path = '\0';
     if (!is_own)
         place.count = 0;
     r->cause = cause_of_facts(r, &place);
@@ -178,10 +218,12 @@ static void record_line(struct host_reading *r)
 {
     const enum gf_host_cause cause = refine(r->cause, r->sample);
 
-    if (cause == gf_host_gpu_wait && cause != r->sample->call)
+    if (cause == gf_host_gpu_wait && cause != r->sample->call) {
         r->line = r->host->wait_line;
+        *r->path = '\0';
+    }
     if (r->line.line)
-        gf_cause_lines_see(&r->host->lines, cause, &r->line);
+        gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path);
     else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
         r->host->lines.pending_ns[cause] = 0; /* it counts for no line */
 }
@@ -211,7 +253,7 @@ void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now)
     if (now - host->wait_ns < WAIT_NS)
         return;
     host->wait_ns = now;
-    if (gf_python_line_read(0, python, &place))
+    if (gf_python_line_read(0, python, &place, NULL))
         host->wait_line = place.line;
 }
 

@@ -14,6 +14,7 @@
  */
 
 #define GF_CAUSE_LINES 48u
+#define GF_IDLE_PATHS 48u
 
 struct gf_cause_line {
     enum gf_host_cause cause;
@@ -21,12 +22,21 @@ struct gf_cause_line {
     struct gf_python_line at;
 };
 
+/* Where in the program the thread that feeds the GPU was. */
+struct gf_idle_path {
+    enum gf_host_cause cause;
+    uint64_t ns;
+    char text
+        [GF_PYTHON_PATH]; /* see gf_python_line_read; "...;train.py:step" if it is not known whole */
+};
+
 struct gf_cause_lines {
     /* For each cause, the empty time since a line was last read for it. */
     uint64_t pending_ns[GF_HOST_CAUSE_COUNT];
-    _Atomic bool locked; /* true while a thread reads or writes `row` */
-    unsigned count;
+    _Atomic bool locked; /* true while a thread reads or writes the members below */
+    unsigned count, paths;
     struct gf_cause_line row[GF_CAUSE_LINES];
+    struct gf_idle_path path[GF_IDLE_PATHS];
 };
 
 /*
@@ -36,11 +46,11 @@ struct gf_cause_lines {
 void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, uint64_t ns);
 /*
  * Records that a line was read: all time that was added for this cause since its previous line was
- * read counts for this line. If the table is full, the line is ignored. Called on the sampler's
- * thread.
+ * read counts for this line and for this path, which may be "". If the table of lines is full, the
+ * line is ignored; a new path replaces the one with the least time. Called on the sampler's thread.
  */
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at);
+                        const struct gf_python_line *at, const char *path);
 
 /*
  * Sets ret[cause] to the line with the most time; its `line` is 0 if no line is known. May be
@@ -48,6 +58,9 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
  */
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT]);
+
+/* Reads a path. Returns false if there are no more. May be called on any thread. */
+bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_idle_path *ret);
 
 /*
  * Finds what the host does while a GPU is empty: what the thread that feeds the GPU waits for, at

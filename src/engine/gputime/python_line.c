@@ -211,19 +211,47 @@ static bool find_place(const struct walks *w, bool last_try, struct gf_python_pl
     return true;
 }
 
-bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret)
+/* Writes frames from the end of the text to its start, so that the innermost ones fit. */
+static void write_path(const struct walks *w, char ret[GF_PYTHON_PATH])
+{
+    char text[192], path[GF_PYTHON_PATH] = "";
+    size_t at = sizeof(path) - 1;
+    const bool is_same = w->whole && w->common == w->count[0] && w->common == w->count[1];
+
+    for (size_t i = 0; is_same && i < w->common; i++) {
+        const struct gf_pystack_frame *frame = &w->frames[0][i];
+        gf_fmt(text, sizeof(text), "%s:%s", gf_path_file_name(frame->file), frame->function);
+        for (char *p = text; (p = strchr(p, ';'));)
+            *p = ':';
+        if (strlen(text) + sizeof("...;;") > at)
+            strcpy(text, "...");
+        path[--at] = ';';
+        at -= strlen(text);
+        memcpy(path + at, text, strlen(text));
+        if (strcmp(text, "...") == 0)
+            break;
+    }
+    memcpy(ret, path + at, sizeof(path) - at);
+    if (*ret)
+        ret[strlen(ret) - 1] = '\0'; /* the last semicolon */
+}
+
+bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret,
+                         char ret_path[GF_PYTHON_PATH])
 {
     static struct walks walks;
 
     if (!interpreter.layout || !state)
         return false;
     read_twice(pid, state, FEW, &walks);
-    if (find_place(&walks, false, ret))
-        return true;
-    if (walks.whole)
-        return false;
-    read_twice(pid, state, FRAMES, &walks);
-    return find_place(&walks, true, ret);
+    bool found = find_place(&walks, false, ret);
+    if (!walks.whole && (!found || ret_path)) {
+        read_twice(pid, state, FRAMES, &walks);
+        found = find_place(&walks, true, ret);
+    }
+    if (ret_path)
+        write_path(&walks, ret_path);
+    return found;
 }
 
 uintptr_t gf_python_line_runtime(size_t *ret_size)

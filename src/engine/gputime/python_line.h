@@ -6,6 +6,8 @@
 #include "base/base.h"
 #include "base/pystack.h"
 
+#define GF_PYTHON_PATH 480u
+
 /*
  * Copies bytes of a child process, or of this process (pid 0), up to the first unreadable byte.
  * Returns the number of bytes copied. Keeps errno.
@@ -54,9 +56,13 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret));
 
 /*
  * Reads which line a thread executes. state: the address of the thread's PyThreadState. pid: the
- * thread's process; 0: this process. Returns false if the frames cannot be read.
+ * thread's process; 0: this process. ret_path, unless NULL, becomes the functions of all frames,
+ * the outermost first: "train.py:<module>;train.py:step"; "" unless both readings have the same
+ * frames. Of a path that is too long, "..." replaces the outermost frames. Returns false if the
+ * frames cannot be read.
  */
-bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret);
+bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret,
+                         char ret_path[GF_PYTHON_PATH]);
 
 /*
  * Returns the address of the interpreter's _PyRuntime, and sets *ret_size to its size. Returns 0 if

@@ -449,6 +449,11 @@ void gf_sampler_read(struct gf_gpu_time *ret)
         read_device(&sampler.device[i], &ret->device[i]);
 }
 
+bool gf_sampler_read_path(unsigned device, unsigned number, struct gf_idle_path *ret)
+{
+    return gf_idle_path_read(&sampler.device[device].host.lines, number, ret);
+}
+
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT])
 {
     const bool on = sampler.started && !sampler.reason;

@@ -65,5 +65,8 @@ void gf_sampler_stop(void);
  * thread.
  */
 void gf_sampler_read(struct gf_gpu_time *ret);
+
+/* Reads a path of a device. Returns false if there are no more. */
+bool gf_sampler_read_path(unsigned device, unsigned number, struct gf_idle_path *ret);
 /* Reads only each device's time by state. All times are 0 if nothing is sampled. */
 void gf_sampler_read_states(uint64_t ret[GF_SUBMIT_DEVICES][GF_GPU_STATE_COUNT]);

@@ -43,6 +43,19 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
     }
 }
 
+static void put_paths(struct gf_json *json, unsigned device)
+{
+    struct gf_idle_path path;
+
+    gf_json_array(json, "paths");
+    for (unsigned i = 0; gf_sampler_read_path(device, i, &path); i++) {
+        gf_json_object(json, NULL);
+        gf_json_text(json, "cause", gf_host_cause_name(path.cause));
+        gf_json_text(json, "path", path.text);
+        gf_json_milli(json, "s", path.ns / 1000000);
+    }
+}
+
 static void put_device(struct gf_json *json, unsigned number,
                        const struct gf_gpu_time_device *device, uint64_t started_ns)
 {
@@ -63,6 +76,7 @@ static void put_device(struct gf_json *json, unsigned number,
             put_share(json, gf_host_cause_name((enum gf_host_cause)i), device->cause_ns[i], total);
     gf_json_end(json, '}');
     put_lines(json, device);
+    put_paths(json, number);
     gf_json_size(json, "gaps", device->gap_count);
     put_gaps(json, device, started_ns);
 }

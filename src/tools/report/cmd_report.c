@@ -156,6 +156,14 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
 static int show_job(const struct gf_report_flags *flags, const struct gf_job *job,
                     const struct gf_read_counts *counts)
 {
+    if (flags->idle) {
+        if (gf_idle_folded_print(stdout, job, flags->by == GF_BY_RANK))
+            return GF_EXIT_OK;
+        gf_cli_error("report",
+                     "--idle needs a report (GPUFEED_REPORT) with Python stacks: no report "
+                     "has one");
+        return GF_EXIT_FAILED;
+    }
     if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job)) {
         gf_cli_error("report", "--folded needs a log (GPUFEED_LOG): a report has no stacks");
         return GF_EXIT_FAILED;

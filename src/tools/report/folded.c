@@ -2,6 +2,7 @@
 #include "tools/report/folded.h"
 
 #include "tools/common/cli.h"
+#include "tools/job/process_report.h"
 
 #include <stdlib.h>
 
@@ -141,4 +142,84 @@ json_t *gf_stack_tree(const struct gf_job *job)
     free(tree.nodes);
     gf_text_pool_free(&tree.keys);
     return json;
+}
+
+#define PAGE_ROWS 50000u
+#define PAGE_BYTES (2u << 20)
+
+/* Time without work of all reports, by path and cause. */
+struct idle {
+    bool by_rank;
+    struct gf_text_pool stacks;
+    uint64_t *us; /* of each stack */
+    size_t room;
+    json_t *rows; /* NULL: not wanted */
+};
+
+static void add_path(struct idle *idle, int64_t rank, const json_t *row)
+{
+    char path[512], cause[32], stack[640];
+    const uint64_t us = (uint64_t)(gf_report_number(row, "s") * 1e6 + 0.5);
+    bool is_new;
+
+    int length = idle->by_rank && rank >= 0 ? snprintf(stack, sizeof(stack), "rank %ld;", rank) : 0;
+    length += snprintf(stack + length, sizeof(stack) - (size_t)length, "%s;%s",
+                       gf_report_text(row, "path", path, sizeof(path)),
+                       gf_report_text(row, "cause", cause, sizeof(cause)));
+    const uint32_t number = gf_text_pool_add(&idle->stacks, stack, (size_t)length, &is_new);
+    uint64_t *sum = us ? GF_POOL_SLOT(idle->us, number, idle->room) : NULL;
+    if (!sum)
+        return;
+    *sum += us;
+    if (json_array_size(idle->rows) < PAGE_ROWS)
+        json_array_append_new(idle->rows, json_pack("[I,I,I]", (json_int_t)rank,
+                                                    (json_int_t)number - 1, (json_int_t)us));
+}
+
+static void add_paths(struct idle *idle, const struct gf_job *job)
+{
+    json_t *device, *row;
+    size_t k, n;
+
+    for (size_t i = 0; i < job->process_count; i++) {
+        const struct gf_job_process *process = &job->processes[i];
+        if (!process->report || process->excluded)
+            continue;
+        json_array_foreach(gf_report_at(process->report, "gpu_time.devices"), k, device)
+            json_array_foreach(json_object_get(device, "paths"), n, row)
+                add_path(idle, process->rank, row);
+    }
+}
+
+static void free_idle(struct idle *idle)
+{
+    gf_text_pool_free(&idle->stacks);
+    free(idle->us);
+}
+
+bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank)
+{
+    struct idle idle = {.by_rank = by_rank};
+    bool found = false;
+
+    add_paths(&idle, job);
+    for (uint32_t i = 1; i < idle.room; i++)
+        if (idle.us[i]) {
+            fprintf(out, "%s %lu\n", gf_text_pool_get(&idle.stacks, i), idle.us[i]);
+            found = true;
+        }
+    free_idle(&idle);
+    return found;
+}
+
+json_t *gf_idle_stacks(const struct gf_job *job)
+{
+    struct idle idle = {.rows = json_array(), .stacks.limit = PAGE_BYTES};
+    json_t *stacks = json_array();
+
+    add_paths(&idle, job);
+    for (uint32_t i = 1; i < idle.stacks.count; i++)
+        json_array_append_new(stacks, json_string(gf_text_pool_get(&idle.stacks, i)));
+    free_idle(&idle);
+    return json_pack("{s:o,s:o}", "stacks", stacks, "rows", idle.rows);
 }

@@ -15,6 +15,16 @@
 void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by);
 
 /*
+ * Prints the microseconds in which GPUs had nothing to do, by path and cause, from reports:
+ * "train.py:<module>;train.py:step;sleep 16894". With `by_rank`, the rank is the first frame. Returns
+ * false if no report has a path.
+ */
+bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank);
+
+/* Returns the same as {"stacks": [text], "rows": [[rank or -1, index of the stack, us]]}. */
+json_t *gf_idle_stacks(const struct gf_job *job);
+
+/*
  * Returns the stalled time as a tree of frames {"name", "us", "children"}. The root is the sum of
  * all stalls, and its children are the outermost frames. The child of an innermost frame is the
  * cause. Frames with less than a thousandth of the time are omitted. The caller drops the

@@ -185,12 +185,13 @@ static int utc_offset(double at)
 static json_t *page_of(const struct gf_answer *answer)
 {
     char scope[256];
-    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o}", "answer",
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:o}", "answer",
                              gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
                              "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
                              (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
-                             gf_stack_tree(answer->job), "gpu", gpu_of(&answer->gpu_time));
+                             gf_stack_tree(answer->job), "idle", gf_idle_stacks(answer->job), "gpu",
+                             gpu_of(&answer->gpu_time));
 
     gf_timeline_add(page, answer);
     add_reports(page, answer->job);

@@ -21,6 +21,7 @@ enum {
     FLAG_JSON,
     FLAG_EVENTS,
     FLAG_FOLDED,
+    FLAG_IDLE,
     FLAG_HTML, /* from here on in the order of gf_report_flags.files */
     FLAG_PERFETTO,
     FLAG_PROMETHEUS,
@@ -35,6 +36,7 @@ static const struct option flags[] = {
     {"json", no_argument, NULL, FLAG_JSON},
     {"events", no_argument, NULL, FLAG_EVENTS},
     {"folded", no_argument, NULL, FLAG_FOLDED},
+    {"idle", no_argument, NULL, FLAG_IDLE},
     {"html", required_argument, NULL, FLAG_HTML},
     {"perfetto", required_argument, NULL, FLAG_PERFETTO},
     {"with", required_argument, NULL, FLAG_WITH},
@@ -72,6 +74,8 @@ static void print_report_help(void)
          "  --events       every event in full, merged by time\n"
          "  --folded       stalled microseconds per stack, for flame graph tools and\n"
          "                 speedscope; --by makes the property the first frame\n"
+         "  --idle         with --folded: microseconds in which GPUs had nothing to do per\n"
+         "                 Python stack and cause, from reports; --by can be rank\n"
          "  --html FILE    a page with the answer, a timeline and a flame graph, which\n"
          "                 makes no requests\n"
          "  --perfetto FILE    a trace for ui.perfetto.dev; --with TRACE adds a trace of\n"
@@ -138,6 +142,9 @@ static int read_flag(struct gf_report_flags *ret, int code)
         return read_form(ret, GF_FORM_EVENTS);
     case FLAG_FOLDED:
         return read_form(ret, GF_FORM_FOLDED);
+    case FLAG_IDLE:
+        ret->idle = true;
+        return GF_EXIT_OK;
     case FLAG_HTML:
     case FLAG_PERFETTO:
     case FLAG_PROMETHEUS:
@@ -179,6 +186,10 @@ static int check_files(const struct gf_report_flags *ret)
 
     if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
         error = "--with needs --perfetto FILE";
+    else if (ret->idle && ret->form != GF_FORM_FOLDED)
+        error = "--idle needs --folded";
+    else if (ret->idle && ret->by != GF_BY_COUNT && ret->by != GF_BY_RANK)
+        error = "with --idle, --by can only be rank";
     else if (has_same_file(ret))
         error = "--html, --perfetto, --prometheus and --with need different files";
     else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))

@@ -14,6 +14,7 @@ enum { GF_FILE_HTML, GF_FILE_PERFETTO, GF_FILE_PROMETHEUS, GF_FILE_WITH, GF_FILE
 /* The command line of `gpufeed report`. The strings point into argv. */
 struct gf_report_flags {
     enum gf_report_form form;
+    bool idle;     /* the folded stacks are those of time without work */
     enum gf_by by; /* GF_BY_COUNT if not given */
     unsigned top;
     const char *files[GF_FILES]; /* NULL if not given */
