@@ -179,7 +179,7 @@ static void shared_offset(void)
 {
     int incomplete = 0;
     fflush(stdout);
-    for (int round = 0; round < 40; round++) {
+    for (unsigned round = kit_rounds(40); round; round--) {
         const int fd = open(path, O_RDONLY);
         struct reader readers[READERS] = {0};
         int ends[2];
@@ -238,7 +238,7 @@ static void replaced(void)
     files[1] = open(name, O_RDWR | O_CREAT, 0600);
     WANT(files[1] >= 0 && ftruncate(files[1], MOST) == 0 && (victim = dup(files[0])) >= 0);
     WANT(pthread_create(&thread, NULL, replace, NULL) == 0);
-    for (int i = 0; i < 60; i++) {
+    for (unsigned i = kit_rounds(60); i; i--) {
         mixed += are_mixed(library.pread(victim, into, MOST, 0));
         lseek(victim, 0, SEEK_SET);
         mixed += are_mixed(library.read(victim, into, MOST));
@@ -260,7 +260,7 @@ static void *close_soon(void *unused)
 static void closed(void)
 {
     int odd = 0;
-    for (int i = 0; i < 100; i++) {
+    for (unsigned i = kit_rounds(100); i; i--) {
         pthread_t thread;
         WANT((victim = open(path, O_RDONLY)) >= 0);
         is_over = false;
@@ -333,7 +333,7 @@ static void *read_alone(void *unused)
     const int file = open(path, O_RDONLY);
     WANT(dup2(file, fd) == fd);
     int wrong = 0;
-    for (int i = 0; i < 50; i++) { /* helpers may come too late for one read */
+    for (unsigned i = kit_rounds(50); i; i--) { /* helpers may come too late for one read */
         memset(into, 0, MOST);
         wrong += library.pread(fd, into, MOST, 0) != MOST || memcmp(into, source, MOST) != 0;
     }

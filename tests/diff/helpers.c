@@ -148,8 +148,8 @@ void kit_await_ring(void)
     const CUdeviceptr device = kit_device(size);
     unsigned char *host = kit_pageable(size);
     const bool comes =
-        /* with GPUFEED_STAGE, the ring may be off */
-        getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE");
+        /* with GPUFEED_STAGE or GPUFEED=observe, the ring may be off */
+        getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE") && !getenv("GPUFEED");
     for (unsigned i = 0; comes && i < 1000 && !has_ring(); i++) {
         MUST(cu.cuMemcpyDtoH_v2(host, device, size));
         kit_sleep_us(3000);

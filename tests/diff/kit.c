@@ -33,6 +33,11 @@ void kit_alarm(unsigned seconds)
     alarm(longer ? (unsigned)strtoul(longer, NULL, 10) : seconds);
 }
 
+unsigned kit_rounds(unsigned most)
+{
+    return getenv("LD_PRELOAD") ? most : most / 10;
+}
+
 CUcontext kit_start(void)
 {
     CUcontext context;

@@ -28,6 +28,8 @@ extern struct driver cu;
 CUcontext kit_start(void);
 /* Sets the alarm, which kills a program whose copy never ends. */
 void kit_alarm(unsigned seconds);
+/* The rounds of a race: all with the library; without it a tenth, which print the same. */
+unsigned kit_rounds(unsigned most);
 /* Prints a line on standard output and exits with code 3. */
 void kit_fail(const char *what, long got) __attribute__((noreturn));
 void kit_must(CUresult result, const char *what);
