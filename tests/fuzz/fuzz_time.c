@@ -12,7 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__ /* it only looks for wrong accesses, which need fewer repetitions */
+#define FEW 1000
+#else
 #define FEW 4000
+#endif
 #define TIMES 4      /* as many repetitions the second time */
 #define RATIO 8      /* of the two times; a time that grows with the square has TIMES * TIMES */
 #define NOISE_S 0.15 /* shorter times say nothing */
