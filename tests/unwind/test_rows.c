@@ -138,6 +138,12 @@ static uintptr_t judge_function(struct judged *judged, uintptr_t start)
     return info.end_ip;
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define EVERY 4 /* all functions are compared without it */
+#else
+#define EVERY 1
+#endif
+
 static void judge_object(const struct object *object)
 {
     static struct judged judged;
@@ -145,7 +151,7 @@ static void judge_object(const struct object *object)
     judged = (struct judged){.object = object};
     judged.ref = (struct reference){.objects = &objects, .read = read_word, .closure = &judged};
     reference_open(&judged.ref);
-    for (size_t i = 0; i < object->entries; i++) {
+    for (size_t i = 0; i < object->entries; i += EVERY) {
         const uintptr_t end = judge_function(&judged, object_function(object, i));
         if (i + 1 == object->entries || end < object_function(object, i + 1))
             judge_bounds(&judged, end, 0);
@@ -154,7 +160,7 @@ static void judge_object(const struct object *object)
     print_message("# %s: %zu functions, %zu rows, %zu callers found, %zu times none\n",
                   object->name, object->entries, judged.rows, judged.steps, judged.ends);
     assert_int_equal(judged.wrong, 0);
-    assert_true(judged.rows >= object->entries && judged.steps >= judged.rows);
+    assert_true(judged.rows >= object->entries / EVERY && judged.steps >= judged.rows);
 }
 
 static void test_rows(void **state)
