@@ -178,6 +178,18 @@ def test_slow_steps_of_a_report(a_report, tmp_path):
     assert b"step 3000, rank 0" in done.stdout, done
 
 
+def test_names_of_one_report(a_report, tmp_path):
+    """Each name takes no space. A report of 4 MiB would be parsed for each of them."""
+    for side in "AB":
+        (tmp_path / side / "run").mkdir(parents=True)
+    (tmp_path / "A" / "run" / "r.json").write_text(json.dumps({**a_report, "more": [0] * 700000}))
+    for i in range(100):
+        os.link(tmp_path / "A" / "run" / "r.json", tmp_path / "A" / "run" / f"{i}.json")
+        (tmp_path / "A" / f"{i}.json").symlink_to("run/r.json")
+    done = bounded("compare", tmp_path / "A", tmp_path / "B", cpu_s=2)
+    assert b"A has reports of 1 runs" in done.stderr, done
+
+
 def test_standstills(a_report, tmp_path):
     """Each process stands in another step."""
     small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}

@@ -3,6 +3,7 @@
 
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
+#include "tools/job/text_pool.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -48,36 +49,58 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
     return error;
 }
 
+/* A folder that is read, and its run. */
+struct reading {
+    struct gf_folder *folder;
+    struct gf_figures run;
+    struct gf_text_pool files; /* device and inode of each report: further names are left out */
+};
+
 static int add_process(void *closure, const char *path)
 {
-    return is_report_name(strrchr(path, '/') + 1) ? gf_run_add(closure, path) : 0;
+    struct reading *reading = closure;
+    struct stat found;
+    bool is_new = true;
+
+    if (!is_report_name(strrchr(path, '/') + 1))
+        return 0;
+    if (stat(path, &found) == 0) {
+        const uint64_t file[] = {found.st_dev, found.st_ino};
+        gf_text_pool_add(&reading->files, (const char *)file, sizeof(file), &is_new);
+    }
+    return is_new ? gf_run_add(&reading->run, path) : 0;
 }
 
 static int add_run(void *closure, const char *path)
 {
-    struct gf_folder *folder = closure;
-    struct gf_figures run = {0};
+    struct reading *reading = closure;
+    struct gf_folder *folder = reading->folder;
     struct stat found;
 
     if (stat(path, &found))
         return 0;
-    const int error =
-        S_ISDIR(found.st_mode) ? each_entry(path, add_process, &run) : add_process(&run, path);
-    if (error || run.reports < 1)
+    reading->run = (struct gf_figures){0};
+    const int error = S_ISDIR(found.st_mode) ? each_entry(path, add_process, reading)
+                                             : add_process(reading, path);
+    if (error || reading->run.reports < 1)
         return error;
     if (folder->count == GF_FOLDER_RUNS_MAX) {
         gf_cli_error("compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
         return -E2BIG;
     }
-    folder->runs[folder->count++] = run;
-    gf_figures_add(&folder->sum, &run);
+    folder->runs[folder->count++] = reading->run;
+    gf_figures_add(&folder->sum, &reading->run);
     return 0;
 }
 
 int gf_folder_read(const char *path, struct gf_folder *ret)
 {
+    struct reading reading = {.folder = ret};
+
     *ret = (struct gf_folder){.runs = gf_cli_alloc(GF_FOLDER_RUNS_MAX, sizeof(*ret->runs))};
-    return each_entry(path, add_run, ret);
+    const int error = each_entry(path, add_run, &reading);
+    gf_text_pool_free(&reading.files);
+    return error;
 }
 
 bool gf_folder_has_steps(const struct gf_folder *folder)
