@@ -67,7 +67,7 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
 {
     struct gf_cpus online = {0}, isolated = {0}, *kept = &ret->isolated;
 
-    if (gf_procfs_cpus(&online, root, "sys/devices/system/cpu/online"))
+    if (gf_procfs_set(&online, root, "sys/devices/system/cpu/online"))
         online = ret->start;
     const bool is_this_machine = !root || !*root;
     /*
@@ -81,7 +81,7 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
      * A default mask never includes isolated CPUs. So they are removed from the cpuset if the start
      * mask has none of them. Otherwise the start mask would count as narrowed.
      */
-    if (gf_procfs_cpus(&isolated, root, "sys/devices/system/cpu/isolated") == 0 &&
+    if (gf_procfs_set(&isolated, root, "sys/devices/system/cpu/isolated") == 0 &&
         !gf_set_meet(&isolated, &ret->start)) {
         gf_set_and(kept, &isolated, &ret->cpuset);
         for (size_t i = 0; i < GF_ARRAY_LEN(kept->word); i++)

@@ -39,7 +39,7 @@ static void read_node(const char *root, unsigned id, const struct gf_cpus *onlin
 static int read_nodes(const char *root, struct gf_machine *machine)
 {
     struct gf_nodes online = {0};
-    const int error = gf_procfs_nodes(&online, root, NODES "/online");
+    const int error = gf_procfs_set(&online, root, NODES "/online");
 
     if (error)
         return -ENOENT;
@@ -133,7 +133,7 @@ static int fill_machine(const char *recorded, struct hwloc_topology *topology,
     int error;
 
     machine->recorded = *root != '\0';
-    if (gf_procfs_cpus(&machine->online, root, "sys/devices/system/cpu/online"))
+    if (gf_procfs_set(&machine->online, root, "sys/devices/system/cpu/online"))
         gf_topology_online(topology, &machine->online);
     if ((error = gf_topology_cores(topology, machine)))
         return error;

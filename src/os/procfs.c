@@ -106,18 +106,11 @@ int gf_procfs_read(char *buf, size_t size, const char *root, const char *format,
     return gf_procfs_read_at(AT_FDCWD, buf, size, path);
 }
 
-int gf_procfs_cpus(struct gf_cpus *ret, const char *root, const char *path)
+int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path)
 {
     char text[4096];
     const int length = gf_procfs_read(text, sizeof(text), root, "%s", path);
-    return length < 0 ? length : gf_set_parse(text, ret);
-}
-
-int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path)
-{
-    char text[4096];
-    const int length = gf_procfs_read(text, sizeof(text), root, "%s", path);
-    return length < 0 ? length : gf_set_parse(text, ret);
+    return length < 0 ? length : gf_bits_parse(text, ret, n);
 }
 
 /*

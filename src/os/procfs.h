@@ -42,8 +42,8 @@ int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
  * Reads a file that contains a list of CPUs or nodes. Returns 0 or -errno; on failure *ret is
  * unchanged.
  */
-int gf_procfs_cpus(struct gf_cpus *ret, const char *root, const char *path);
-int gf_procfs_nodes(struct gf_nodes *ret, const char *root, const char *path);
+int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path);
+#define gf_procfs_set(ret, root, path) gf_procfs_bits(GF_WORDS(ret), (root), (path))
 
 /*
  * Finds the line that begins with the key and a colon. Returns the text after the colon and white

@@ -126,7 +126,7 @@ void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findin
     struct gf_cpus isolated = {0};
     char list[128], allowed[128];
 
-    if (gf_procfs_cpus(&isolated, input->root, file) || gf_set_empty(&isolated))
+    if (gf_procfs_set(&isolated, input->root, file) || gf_set_empty(&isolated))
         return;
     gf_set_format(&isolated, list, sizeof(list));
     if (gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated)) {

@@ -45,7 +45,7 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
         return false;
     ret->kind = device_kind(class, vendor);
     snprintf(path, sizeof(path), DEVICES "/%s/local_cpulist", bdf);
-    return ret->kind && gf_procfs_cpus(&ret->local, input->root, path) == 0 &&
+    return ret->kind && gf_procfs_set(&ret->local, input->root, path) == 0 &&
            !gf_set_empty(&ret->local);
 }
 
@@ -66,7 +66,7 @@ static void count_interrupts(const struct gf_check_input *input, const struct de
         if (*name < '0' || *name > '9')
             continue;
         snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", name);
-        if (gf_procfs_cpus(&cpus, input->root, path) || gf_set_empty(&cpus))
+        if (gf_procfs_set(&cpus, input->root, path) || gf_set_empty(&cpus))
             continue;
         gf_set_and(&cpus, &cpus, &device->local);
         ++*ret_all;

@@ -62,7 +62,7 @@ static int record_clocks(const char *folder)
     char prefix[64];
     int error = 0;
 
-    gf_procfs_cpus(&online, "", "sys/devices/system/cpu/online");
+    gf_procfs_set(&online, "", "sys/devices/system/cpu/online");
     for (int cpu = gf_set_next(&online, 0); cpu >= 0 && !error;
          cpu = gf_set_next(&online, (unsigned)cpu + 1)) {
         if (gf_set_test(&seen, (unsigned)cpu))
@@ -131,7 +131,7 @@ static int record_idle_states(const char *folder)
     struct gf_cpus online;
     int error = 0;
 
-    if (gf_procfs_cpus(&online, "", "sys/devices/system/cpu/online"))
+    if (gf_procfs_set(&online, "", "sys/devices/system/cpu/online"))
         return 0;
     for (unsigned i = 0; i < IDLE_STATES_MAX && !error; i++) {
         snprintf(prefix, sizeof(prefix), "sys/devices/system/cpu/cpu%d/cpuidle/state%u/",
