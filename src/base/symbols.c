@@ -16,7 +16,6 @@ struct query {
     /* True: search only the object at `base`. The base of a program that is not a PIE is 0. */
     bool within;
     uintptr_t base;
-    bool found;
     struct gf_symbol *ret;
 };
 
@@ -63,36 +62,31 @@ static int look(struct dl_phdr_info *info, size_t size, void *closure)
     query->ret->object = info->dlpi_name;
     query->ret->base = object.base;
     query->ret->entry = symbol;
-    query->found = true;
     return 1;
 }
 
 bool gf_symbol_find(const char *name, const void *self, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .self = self, .ret = ret};
-    dl_iterate_phdr(look, &query);
-    return query.found;
+    return dl_iterate_phdr(look, &query) != 0;
 }
 
 bool gf_symbol_find_allocator(const char *name, const void *self, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .self = self, .version = GF_ANY_VERSION, .ret = ret};
-    dl_iterate_phdr(look, &query);
-    return query.found;
+    return dl_iterate_phdr(look, &query) != 0;
 }
 
 bool gf_symbol_find_in(uintptr_t base, const char *name, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .within = true, .base = base, .ret = ret};
-    dl_iterate_phdr(look, &query);
-    return query.found;
+    return dl_iterate_phdr(look, &query) != 0;
 }
 
 bool gf_symbol_find_data(uintptr_t base, const char *name, struct gf_symbol *ret)
 {
     struct query query = {.name = name, .data = true, .within = true, .base = base, .ret = ret};
-    dl_iterate_phdr(look, &query);
-    return query.found;
+    return dl_iterate_phdr(look, &query) != 0;
 }
 
 #define BIT(signal) (UINT64_C(1) << ((signal)-1)) /* in the kernel's signal set */
