@@ -76,14 +76,19 @@ static inline const struct gf_transfer_ops *gf_engine_call_transfer(struct gf_en
 }
 
 /*
- * Runs a statement between gf_engine_call_transfer, whose result is `transfer`, and
- * gf_engine_call_end. The macro's value is false if that result is NULL; then nothing runs.
+ * Run a statement with `engine` between gf_engine_call_begin and gf_engine_call_end; or with
+ * `transfer`, the result of gf_engine_call_transfer. A macro's value is false if nothing runs.
  */
+#define GF_WITH_ENGINE(statement)                                                                  \
+    GF_WITHIN_ENGINE(gf_engine, engine, gf_engine_call_begin(&call_) ? call_.engine : NULL,        \
+                     statement)
 #define GF_WITH_TRANSFER(statement)                                                                \
+    GF_WITHIN_ENGINE(gf_transfer_ops, transfer, gf_engine_call_transfer(&call_), statement)
+#define GF_WITHIN_ENGINE(type, name, begin, statement)                                             \
     ({                                                                                             \
         struct gf_engine_call call_;                                                               \
-        const struct gf_transfer_ops *const transfer = gf_engine_call_transfer(&call_);            \
-        const bool runs_ = transfer;                                                               \
+        const struct type *const name = begin;                                                     \
+        const bool runs_ = name;                                                                   \
         if (runs_) {                                                                               \
             statement;                                                                             \
             gf_engine_call_end(&call_);                                                            \

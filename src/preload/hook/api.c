@@ -16,12 +16,9 @@ void gpufeed_step(unsigned long long step)
 
 size_t gpufeed_report(char *text, size_t size)
 {
-    struct gf_engine_call call;
+    size_t length = 0;
 
-    if (!gf_engine_call_begin(&call))
-        return 0;
-    const size_t length = call.engine->report(text, size, REPORT_WAIT_MS);
-    gf_engine_call_end(&call);
+    GF_WITH_ENGINE(length = engine->report(text, size, REPORT_WAIT_MS));
     return length;
 }
 
@@ -32,11 +29,9 @@ int gpufeed_active(void)
 
 int gpufeed_gpu_node(void)
 {
-    const struct gf_engine *engine = gf_engine_enter();
-    if (!engine)
-        return -1;
-    const int node = engine->gpu_node ? engine->gpu_node() : -1;
-    gf_engine_leave();
+    int node = -1;
+
+    GF_WITH_ENGINE(if (engine->gpu_node) node = engine->gpu_node());
     return node;
 }
 

@@ -87,12 +87,7 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_s
  */
 static void notify_listed(void)
 {
-    struct gf_engine_call call;
-    if (!gf_engine_call_begin(&call))
-        return;
-    if (call.engine->work_seen)
-        call.engine->work_seen();
-    gf_engine_call_end(&call);
+    GF_WITH_ENGINE(if (engine->work_seen) engine->work_seen());
 }
 
 void gf_submit_first(const struct gf_submission *submission)

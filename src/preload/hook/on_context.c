@@ -119,11 +119,7 @@ END_GREEN(cuGreenCtxDestroy);
 
 static void notify_device(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
-    struct gf_engine_call call;
-    if (!gf_engine_call_begin(&call))
-        return;
-    call.engine->device_seen(device, how, bytes);
-    gf_engine_call_end(&call);
+    GF_WITH_ENGINE(engine->device_seen(device, how, bytes));
 }
 
 /* Notifies the engine that the program uses the device of the current context. */

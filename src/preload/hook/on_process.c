@@ -35,28 +35,24 @@
  */
 static bool begin_start(enum gf_hook hook)
 {
-    struct gf_engine_call call;
     bool released = false;
 
     gf_count(hook);
     gf_run_root_started_program();
-    if (gf_likely(!gf_engine()) || !gf_engine_call_begin(&call))
+    if (gf_likely(!gf_engine()))
         return false;
-    const pid_t thread = call.engine->program_begin ? gf_descriptor_id() : 0;
-    if (thread && gf_thread_class_get(thread) == gf_thread_program)
-        released = call.engine->program_begin();
-    gf_engine_call_end(&call);
+    GF_WITH_ENGINE({
+        const pid_t thread = engine->program_begin ? gf_descriptor_id() : 0;
+        if (thread && gf_thread_class_get(thread) == gf_thread_program)
+            released = engine->program_begin();
+    });
     return released;
 }
 
 static void end_start(bool released)
 {
-    struct gf_engine_call call;
-
-    if (gf_likely(!released) || !gf_engine_call_begin(&call))
-        return;
-    call.engine->program_end();
-    gf_engine_call_end(&call);
+    if (released)
+        GF_WITH_ENGINE(engine->program_end());
 }
 
 #define STARTED_BY(hook, original, ...)                                                            \

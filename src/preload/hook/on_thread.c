@@ -19,13 +19,7 @@
 /* Runs on a new thread of the program. */
 static void announce_thread(void)
 {
-    const struct gf_engine *engine = gf_engine_enter();
-    if (!engine)
-        return;
-    const int cancel = gf_thread_hold_cancel();
-    engine->thread_started();
-    gf_thread_release_cancel(cancel);
-    gf_engine_leave();
+    GF_WITH_ENGINE(engine->thread_started());
 }
 
 /*
