@@ -20,6 +20,14 @@ CUDA = subprocess.run([SOURCE / "scripts" / "cuda-headers.sh"], capture_output=T
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+bare_runs = {}
+
+
+def stamped(text):
+    """Returns the text with the time of each file that it names, because a test may build other programs by one name."""
+    return text, *(_preload.when_changed(part) for part in text.split(":"))
+
+
 class Hardening(_preload.Runner):
     """Runs programs. A program that hangs counts as killed by a signal."""
 
@@ -36,13 +44,21 @@ class Hardening(_preload.Runner):
                 return part.decode(errors="replace") if isinstance(part, bytes) else part or ""
             return subprocess.CompletedProcess(command, "hung", text(hung.stdout), text(hung.stderr))
 
+    def bare(self, *command, **kw):
+        """Runs the program without the library, once for each environment: the library's options change nothing there."""
+        kw = {key: str(value) if key.isupper() else value for key, value in kw.items() if not key.startswith("GPUFEED")}
+        key = *(stamped(str(word)) for word in command), *((name, stamped(str(kw[name]))) for name in sorted(kw))
+        if key not in bare_runs:
+            bare_runs[key] = self(*command, preload=False, **kw)
+        return bare_runs[key]
+
     def alike(self, *command, without=None, **kw):
         """Asserts that the program succeeds without the library, and has the same result with it.
         Returns the run with the library. without: environment for the run without it, such as another
         LD_PRELOAD."""
         extra = dict(kw)
         preload = extra.pop("LD_PRELOAD", None)
-        bare = self(*command, preload=False, **extra, **(without or {}))
+        bare = self.bare(*command, **extra, **(without or {}))
         ours = self(*command, preload=preload is None, **extra,
                     **({"LD_PRELOAD": preload} if preload else {}))
         assert bare.returncode == 0, (bare.returncode, bare.stdout, bare.stderr)
