@@ -36,7 +36,7 @@ else
     # The other builds, and tests that only compile or read code, take the CPU time that the other tests leave.
     setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build' &
     beside=$!
-    trap 'kill -- -"$beside"; kill $(jobs -p)' EXIT
+    trap '{ kill -- -"$beside"; kill $(jobs -p); } 2>/dev/null' EXIT
     # The virtual machines run one after another, and leave a CPU to the builds, and then to the builds' tests.
     run testlog-machines 1 --suite numa &
     machines=$!
