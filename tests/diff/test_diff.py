@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one random program with and without the library. Every result and every byte is the same."""
 
-import functools
-
 import pytest
 from conftest import CALLS, first_difference, seeds
 
@@ -26,10 +24,11 @@ def native():
     """native(...) returns the transcript without the library, which is recorded once."""
     made = {}
 
-    def get(diff, *arguments):
-        if arguments not in made:
-            made[arguments] = diff(*arguments, preload=False)
-        return made[arguments]
+    def get(diff, *arguments, **how):
+        key = arguments, *how.items()
+        if key not in made:
+            made[key] = diff(*arguments, preload=False, **how)
+        return made[key]
     return get
 
 
@@ -41,7 +40,7 @@ def arguments_of(seed, threads):
 def compare(diff, native, seed, threads, way):
     arguments = arguments_of(seed, threads)
     calls = CALLS // threads
-    expected = native(functools.partial(diff, calls=calls), *arguments)
+    expected = native(diff, *arguments, calls=calls)
     got = diff(*arguments, calls=calls, **WAYS[way])
     assert got == expected, first_difference(expected, got)
 
@@ -57,11 +56,11 @@ if seeds():
 
 @pytest.mark.parametrize("way", ["as it comes", "all staged"])
 @pytest.mark.parametrize("seed, threads", [(5, 1), (103, 4)])
-def test_errno_stays(diff, seed, threads, way):
+def test_errno_stays(diff, native, seed, threads, way):
     """The driver's queries set errno. The library makes more queries than the program, which must not see them."""
     arguments = ["--seed", seed, "--threads", threads, "--largest", LARGEST, "--errno"]
     calls = CALLS // 4 // threads
-    expected = diff(*arguments, calls=calls, preload=False, SIM_ERRNO=5)
+    expected = native(diff, *arguments, calls=calls, SIM_ERRNO=5)
     assert "errno 5" in expected and "errno 77" in expected
     got = diff(*arguments, calls=calls, SIM_ERRNO=5, **WAYS[way])
     assert got == expected, first_difference(expected, got)
@@ -98,10 +97,9 @@ def test_a_gpu_that_accesses_pageable_memory(diff, seed, way):
 
 @pytest.mark.parametrize("environment", [{}, LATE], ids=["prompt", "late"])
 @pytest.mark.parametrize("threads", [1, 8])
-def test_the_program_repeats_natively(diff, environment, threads):
+def test_the_program_repeats_natively(diff, native, environment, threads):
     """Two runs without the library must be equal, or else a difference with the library would prove nothing.
     docs/proof.md lists exceptions."""
     arguments = arguments_of(3, threads)
     calls = CALLS // threads // 4
-    assert diff(*arguments, calls=calls, preload=False, **environment) == \
-        diff(*arguments, calls=calls, preload=False)
+    assert diff(*arguments, calls=calls, preload=False, **environment) == native(diff, *arguments, calls=calls)
