@@ -90,6 +90,7 @@ CUresult sim_device_alloc(struct sim_context *context, size_t size, struct sim_r
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     madvise(backing, mapped, MADV_DONTFORK);
+    madvise(backing, mapped, MADV_HUGEPAGE); /* fewer page faults */
     range->kind = sim_device_memory;
     range->start = (uintptr_t)seen;
     range->size = size;
