@@ -12,6 +12,7 @@
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
  * reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies behind
  * work that ends after the copy's call, and then captures the copy's stream.
+ * fetches: the other thread ends the hold of a copy, whose handler then waits for a third thread's copies on other streams.
  * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
  * function looks at the destination of a copy from the device.
  */
@@ -209,6 +210,64 @@ static void reused(void)
     memset(host, 0, 2 * MIB);
     MUST(cu.cuMemcpyDtoH_v2(host, device, 2 * MIB));
     for (size_t at = 0; at < 2 * MIB; at += 4096)
+        WANT(host[at] == 9);
+}
+
+/* fetches */
+
+static sem_t asked, fetched;
+
+static void on_two_faults(int number, siginfo_t *info, void *unused)
+{
+    static unsigned faults;
+
+    (void)number, (void)unused;
+    sem_post(faults ? &asked : &faulted);
+    if (faults++ == 0)
+        kit_sleep_us(200000);
+    else
+        sem_wait(&fetched);
+    mprotect((void *)((uintptr_t)info->si_addr & ~UINT64_C(4095)), 4096, PROT_READ | PROT_WRITE);
+}
+
+static void submit_at_fault(void *unused)
+{
+    (void)unused;
+    sem_wait(&faulted);
+    MUST(cu.cuMemsetD8Async(small, 1, 4096, stream));
+}
+
+static void fetch(void *unused)
+{
+    unsigned char *const to = kit_pageable(4 * MIB);
+
+    (void)unused;
+    sem_wait(&asked);
+    MUST(cu.cuMemcpyDtoH_v2(to, device + LARGE / 2, 4 * MIB));
+    MUST(cu.cuMemcpyHtoD_v2(device + LARGE / 2, to, 4 * MIB));
+    sem_post(&fetched);
+}
+
+static void fetches(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_two_faults, .sa_flags = SA_SIGINFO};
+    const size_t bytes = 16 * MIB;
+
+    sem_init(&faulted, 0, 0);
+    sem_init(&asked, 0, 0);
+    sem_init(&fetched, 0, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    memset(host, 9, bytes);
+    mprotect(host + bytes / 4, 4096, PROT_NONE);
+    mprotect(host + bytes / 4 * 3, 4096, PROT_NONE);
+    kit_thread(context, submit_at_fault, NULL);
+    kit_thread(context, fetch, NULL);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
+    MUST(cu.cuMemcpyDtoDAsync_v2(device + LARGE / 2, device, bytes, stream));
+    kit_join();
+    memset(host, 0, bytes);
+    MUST(cu.cuMemcpyDtoHAsync_v2(host, device + LARGE / 2, bytes, stream));
+    for (size_t at = 0; at < bytes; at += 4096)
         WANT(host[at] == 9);
 }
 
@@ -462,6 +521,8 @@ int main(int argc, char **argv)
         holds(true);
     else if (strcmp(argv[1], "reused") == 0)
         reused();
+    else if (strcmp(argv[1], "fetches") == 0)
+        fetches();
     else if (strncmp(argv[1], "early", 5) == 0 && argc >= 4)
         early(strtoul(argv[2], NULL, 10), argv[3], argc == 5 ? argv[4] : "");
     else if (strcmp(argv[1], "queue") == 0)

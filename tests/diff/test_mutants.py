@@ -232,6 +232,7 @@ MUTANTS = {
     "waits_for_ever": shared("holds"),
     "marks_the_stream": shared("gate"),
     "faults_in_driver": shared("holds"),
+    "leaves_the_rest": shared("fetches"),
     "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "looks_in_another_context": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),

@@ -37,7 +37,7 @@ def test_natively(run, streams):
 
 @pytest.mark.parametrize("preload", [False, True])
 @pytest.mark.parametrize("case, expected", [
-    ("gate", ""), ("stale", ""), ("place", ""), ("holds", ""), ("holds-back", ""), ("reused", ""), ("queue", "a copy waits for the kernels before it\n"),
+    ("gate", ""), ("stale", ""), ("place", ""), ("holds", ""), ("holds-back", ""), ("reused", ""), ("fetches", ""), ("queue", "a copy waits for the kernels before it\n"),
     ("early 1048576 copy", "does not wait\n"), ("early 2097152 copy", "does not wait\n"), ("early 2097153 copy", "always waits\n"),
     ("early 16777216 copy", "always waits\n"), ("early 16777216 any", "always waits\n"), ("early 16777216 block", "always waits\n"),
     ("early 16777216 function", "always waits\n"), ("early 16777216 graph", "always waits\n"),

@@ -203,8 +203,7 @@ static bool needs_touch(enum gf_bypass reason, const struct gf_stage_result *sta
     const bool stopped = reason == gf_bypass_none
                              ? staged->done < call->bytes && staged->hold.ticket
                              : reason == gf_bypass_unreadable;
-    return stopped && staged->result == CUDA_SUCCESS && !(call->async && staged->rest) &&
-           gf_faults_are_handled();
+    return stopped && staged->result == CUDA_SUCCESS && gf_faults_are_handled();
 }
 
 /*

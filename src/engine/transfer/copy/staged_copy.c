@@ -235,6 +235,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
         return gf_bypass_full;
     if ((!request->call->async && request->call->stream == CU_STREAM_LEGACY) || ret->rest)
         gf_pipeline_move(&pipeline);
+    pipeline.has_moved = ret->rest;
     p.allowed =
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
     h2d_run(request, &pipeline, &p);
