@@ -9,6 +9,9 @@
  * early-legacy, early-own: the work is on the legacy stream, before a copy on a blocking stream or on
  * the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking
  * stream whose first calls are made while a capture is open.
+ * pending HOW: a copy waits for an earlier result. fault: another thread puts it on the stream during a fault of the copy before.
+ * relisted: a thread waits meanwhile for the work before it. destroyed, released: it is on a stream that is destroyed, or whose
+ * context loses one reference, ended: on the own stream of a thread that ends. Then the copy is on the legacy stream.
  * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
  * reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies behind
  * work that ends after the copy's call, and then captures the copy's stream.
@@ -28,6 +31,7 @@
 #include <unistd.h>
 
 #define LARGE (64 * MIB)
+#define ORDERED (4 * MIB)
 #define ROUNDS 6
 
 static CUcontext context;
@@ -366,6 +370,92 @@ static void early(size_t bytes, const char *work, const char *how)
     puts(old == 0 ? "always waits" : old >= 36 ? "does not wait" : "waits sometimes");
 }
 
+/* pending */
+
+static CUevent submitted;
+
+static void submit_result(void *at_fault)
+{
+    if (at_fault)
+        sem_wait(&faulted);
+    submit_work("copy", 7, submitted);
+}
+
+static void await_earlier(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuStreamSynchronize(earlier));
+}
+
+static void use_own_streams(void)
+{
+    for (unsigned i = 0; i < 64; i++) {
+        kit_thread(context, await_earlier, NULL);
+        kit_join();
+    }
+}
+
+static void release_a_reference(void)
+{
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void result_at_fault(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_slow_fault, .sa_flags = SA_SIGINFO};
+    static bool yes = true;
+
+    sem_init(&faulted, 0, 0);
+    sigaction(SIGSEGV, &action, NULL);
+    mprotect(host + ORDERED, 4096, PROT_NONE);
+    kit_thread(context, submit_result, &yes);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, 2 * ORDERED, stream));
+    kit_join();
+}
+
+static void result_when_relisted(void)
+{
+    submit_work("copy", 1, submitted);
+    kit_thread(context, await_earlier, NULL);
+    kit_sleep_us(50000);
+    release_a_reference();
+    spin_ns *= 2;
+    submit_result(NULL);
+    kit_join();
+}
+
+static void result_of_ended_thread(void)
+{
+    earlier = CU_STREAM_PER_THREAD;
+    use_own_streams();
+    kit_thread(context, submit_result, NULL);
+    kit_join();
+    use_own_streams();
+}
+
+static void pending(const char *how)
+{
+    MUST(cu.cuEventCreate(&submitted, CU_EVENT_DISABLE_TIMING));
+    value = kit_pinned(4);
+    spin_ns = 200000000;
+    if (strcmp(how, "fault") == 0) {
+        result_at_fault();
+    } else if (strcmp(how, "relisted") == 0) {
+        result_when_relisted();
+    } else {
+        stream = CU_STREAM_LEGACY;
+        MUST(cu.cuStreamCreate(&earlier, CU_STREAM_DEFAULT));
+        how[0] == 'e' ? result_of_ended_thread() : submit_result(NULL);
+        if (how[0] == 'r')
+            release_a_reference();
+        else if (how[0] == 'd')
+            MUST(cu.cuStreamDestroy_v2(earlier));
+    }
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, ORDERED, stream));
+    WANT(*value == 7);
+}
+
 /* queue */
 
 #define QUEUED 4
@@ -413,7 +503,6 @@ static void queue(void)
 
 /* stale, place */
 
-#define ORDERED (4 * MIB)
 #define TURNS 150
 static pthread_barrier_t turn;
 static volatile unsigned unplaced;
@@ -525,6 +614,8 @@ int main(int argc, char **argv)
         fetches();
     else if (strncmp(argv[1], "early", 5) == 0 && argc >= 4)
         early(strtoul(argv[2], NULL, 10), argv[3], argc == 5 ? argv[4] : "");
+    else if (strcmp(argv[1], "pending") == 0 && argc == 3)
+        pending(argv[2]);
     else if (strcmp(argv[1], "queue") == 0)
         queue();
     else if (strcmp(argv[1], "stale") == 0)

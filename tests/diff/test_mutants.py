@@ -235,6 +235,7 @@ MUTANTS = {
     "leaves_the_rest": shared("fetches"),
     "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "looks_in_another_context": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
+    "sees_without_waiting": shared("pending", "fault", GPUFEED_STAGE_RING=256 << 20),
     "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
 }
 

@@ -98,6 +98,13 @@ def test_which_asynchronous_copies_wait(run, case, mode, work, waits):
     assert done.returncode == 0 and ("always waits" in done.stdout) == waits, (done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("how", ["fault"])
+def test_a_copy_waits_for_a_result(run, how, preload):
+    done = run(APPS / "shared", "pending", how, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
 # Calls with a stream, or with an implied one, that no hook orders with other threads' copies.
 UNORDERED = {
     "cuStreamQuery|cuStreamIsCapturing|cuStreamCopyAttributes|cuStreamSetAttribute|cuStreamUpdateCaptureDependencies.*|cuStreamGet.*": "put nothing on the stream",

@@ -319,12 +319,13 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
 {
     struct gf_visible_mark mark;
     const bool async = request->call->async, waits = h2d_waits(request, &mark);
+    const bool was_held = request->hold->ticket; /* so nothing waits for the stream now */
     enum gf_order order;
     const enum gf_bypass unstaged = gf_order_choose(request, waits, ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;
-    if (order == gf_order_cut)
+    if (order == gf_order_cut && !was_held)
         gf_visible_waited(&mark);
     ret->stream_was_idle = order != gf_order_queued;
     /*
