@@ -491,7 +491,7 @@ void gf_hold_count(struct gf_hold_count *ret)
 
 static bool is_pending(const struct gf_visible *visible)
 {
-    return gf_load_acquire(&visible->made) != gf_load_relaxed(&visible->seen);
+    return gf_load_acquire(&visible->made) != gf_load_acquire(&visible->seen);
 }
 
 static bool threads_are_pending(const struct gf_submit_table *table)
@@ -506,7 +506,7 @@ static bool threads_are_pending(const struct gf_submit_table *table)
 static bool blocking_are_pending(const struct gf_submit_table *table)
 {
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
-        if (gf_load_relaxed(&table->slots[i].stream) > GF_SUBMIT_FILLING &&
+        if (gf_load_acquire(&table->slots[i].stream) > GF_SUBMIT_FILLING &&
             gf_load_relaxed(&table->slots[i].blocking) && is_pending(&table->slots[i].visible))
             return true;
     return false;
@@ -529,8 +529,9 @@ static struct gf_visible *find_count(struct gf_submit_table *table, CUstream str
 
     *ret_pending = false;
     if (stream == CU_STREAM_LEGACY) {
-        *ret_pending = gf_load_relaxed(&table->uncounted_visible) || blocking_are_pending(table) ||
-                       threads_are_pending(table);
+        /* in this order: counts are handed on to the last ones (preload/attach/counters.h) */
+        *ret_pending = blocking_are_pending(table) || threads_are_pending(table) ||
+                       gf_load_relaxed(&table->uncounted_visible);
         return legacy;
     }
     if (stream == CU_STREAM_PER_THREAD) {

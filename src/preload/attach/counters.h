@@ -51,6 +51,34 @@ static inline bool gf_submitter_is_inside(unsigned set)
            gf_load_relaxed(&submitter->begun) != gf_load_relaxed(&submitter->ended);
 }
 
+/* Counts one more visible result in the context. */
+static inline void gf_visible_add(struct gf_visible *visible, uintptr_t context)
+{
+    uintptr_t owner = 0;
+
+    if (!gf_cas_relaxed(&visible->context, &owner, context) && owner != context)
+        gf_store_relaxed(&visible->context, GF_SUBMIT_SEVERAL);
+    gf_add_release(&visible->made, 1);
+}
+
+/*
+ * Called before the count of a blocking stream is used for another stream. The legacy stream waits for
+ * the results that are pending, so they count as its own from now on.
+ */
+static inline void gf_visible_to_legacy(struct gf_visible *visible)
+{
+    const uint32_t made = gf_load_acquire(&visible->made);
+    const uintptr_t context = gf_load_relaxed(&visible->context);
+
+    if (made == gf_load_relaxed(&visible->seen))
+        return;
+    if (context == GF_SUBMIT_SEVERAL)
+        gf_store_relaxed(&gf_submissions.uncounted_visible, true);
+    else
+        gf_visible_add(gf_visible_of_legacy(&gf_submissions, (CUcontext)context), context);
+    gf_store_release(&visible->seen, made);
+}
+
 /*
  * Counts the calls of a set as ended. The thread that owned the set has ended inside them, and the
  * caller owns the set now.
@@ -61,6 +89,7 @@ static inline void gf_submitter_end_calls(unsigned set)
     gf_store_relaxed(&submitter->doing, 0);
     gf_store_relaxed(&submitter->stream, 0);
     gf_store_relaxed(&submitter->context, 0);
+    gf_visible_to_legacy(&submitter->own_visible);
     gf_store_release(&submitter->ended, gf_load_relaxed(&submitter->begun));
 }
 

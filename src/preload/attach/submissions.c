@@ -44,9 +44,13 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
             !gf_cas_acquire(&slot->stream, &none, GF_SUBMIT_FILLING))
             continue;
         gf_store_relaxed(&slot->work, 0);
-        /* The stream may have got work before it was listed. */
-        gf_store_relaxed(&slot->visible.seen, 0);
-        gf_store_relaxed(&slot->visible.made, 1);
+        /*
+         * The stream may have got work before it was listed. A thread may yet store what it has seen
+         * of an earlier stream, so no number is used again.
+         */
+        const uint32_t made = gf_load_relaxed(&slot->visible.made);
+        gf_store_relaxed(&slot->visible.seen, made);
+        gf_store_relaxed(&slot->visible.made, made + 1);
         gf_store_relaxed(&slot->visible.context, (uintptr_t)facts->context);
         fill_slot(slot, facts);
         const size_t number = (size_t)(slot - gf_submissions.slots);
@@ -173,15 +177,22 @@ void gf_submissions_query_end(void)
         gf_store_relaxed(&has_lost_query, false);
 }
 
+/* goes_on: work of the stream may go on. */
+static void remove_stream(struct gf_stream_slot *slot, uintptr_t stream, bool goes_on)
+{
+    if (goes_on && gf_load_relaxed(&slot->blocking))
+        gf_visible_to_legacy(&slot->visible);
+    gf_cas_seq_cst(&slot->stream, &stream, 0);
+}
+
 void gf_submissions_unlist(CUstream stream)
 {
     if ((uintptr_t)stream <= GF_SUBMIT_FILLING)
         return; /* a predefined handle, which no slot has */
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
         struct gf_stream_slot *slot = probe_slot(stream, i);
-        uintptr_t there = (uintptr_t)stream;
-        if (gf_load_relaxed(&slot->stream) == there)
-            gf_cas_seq_cst(&slot->stream, &there, 0);
+        if (gf_load_relaxed(&slot->stream) == (uintptr_t)stream)
+            remove_stream(slot, (uintptr_t)stream, true);
     }
     gf_add_release(&gf_submissions_epoch, 1);
     if (gf_unlikely(is_asking((uintptr_t)stream)))
@@ -205,10 +216,10 @@ void gf_submissions_unlist_context(CUcontext context, int device)
 
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
         struct gf_stream_slot *slot = &table->slots[i];
-        uintptr_t stream = gf_load_acquire(&slot->stream);
+        const uintptr_t stream = gf_load_acquire(&slot->stream);
         if (stream > GF_SUBMIT_FILLING && belongs(gf_load_relaxed(&slot->context),
                                                   gf_load_relaxed(&slot->device), context, device))
-            gf_cas_seq_cst(&slot->stream, &stream, 0);
+            remove_stream(slot, stream, !context);
     }
     for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++) {
         struct gf_submit_context *entry = &table->contexts[i];

@@ -124,8 +124,6 @@ static void note_uncounted(CUstream stream)
 
 CUresult gf_submit_visible(CUstream stream, CUresult result)
 {
-    uintptr_t owner = 0;
-
     if (!gf_submissions_on() || gf_thread.ours)
         return result;
     gf_keep_errno();
@@ -135,10 +133,8 @@ CUresult gf_submit_visible(CUstream stream, CUresult result)
         note_uncounted(stream);
         return result;
     }
-    if (is_predefined(stream) && !gf_cas_relaxed(&visible->context, &owner, (uintptr_t)context) &&
-        owner != (uintptr_t)context)
-        gf_store_relaxed(&visible->context, GF_SUBMIT_SEVERAL);
-    gf_add_release(&visible->made, 1);
+    gf_visible_add(visible,
+                   is_predefined(stream) ? (uintptr_t)context : gf_load_relaxed(&visible->context));
     return result;
 }
 
