@@ -237,8 +237,10 @@ void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes)
     const uint64_t mib = bytes >> 20;
     if (mib >= 10240)
         gf_say(words, "%lu.%lu GiB", mib / 1024, mib % 1024 * 10 / 1024);
-    else
+    else if (mib)
         gf_say(words, "%lu MiB", mib);
+    else
+        gf_say(words, "%lu KiB", bytes >> 10);
 }
 
 unsigned gf_utf8_decode(const char *text, uint32_t *ret)

@@ -27,7 +27,7 @@ struct gf_textbuf {
 };
 
 void gf_say(struct gf_textbuf *words, const char *format, ...) GF_PRINTF(2, 3);
-/* Adds a number of bytes as "812 MiB" or "12.3 GiB". */
+/* Adds a number of bytes as "640 KiB", "812 MiB" or "12.3 GiB". */
 void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes);
 
 /*
