@@ -126,12 +126,15 @@ int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret)
     return gf_min(length, 0);
 }
 
+#define STARVED_ALWAYS 900u /* thousandths of a thread's runnable time without a CPU */
+#define STARVED_NEVER 100u
+
 /*
- * A snapshot does not show whether a runnable thread runs, because the reading thread itself may
- * have its CPU. So the recent past decides. The kernel counts a delay when it ends, so a single
- * interval would miss a long one.
+ * Returns the thousandths of the thread's recent runnable time in which it had no CPU. A snapshot does
+ * not show whether a runnable thread runs, because the reading thread itself may have its CPU. The
+ * kernel counts a delay when it ends, so a single interval would miss a long one.
  */
-static bool was_starved(struct gf_feeder *feeder, pid_t tid)
+static unsigned share_starved(struct gf_feeder *feeder, pid_t tid)
 {
     uint64_t run;
     const uint64_t delay = gf_run_delay_read(tid, &run);
@@ -143,15 +146,29 @@ static bool was_starved(struct gf_feeder *feeder, pid_t tid)
         feeder->recent_delay_ns / 2 + (delay - gf_min(feeder->delay_ns, delay));
     feeder->run_ns = run;
     feeder->delay_ns = delay;
-    return feeder->recent_delay_ns > feeder->recent_run_ns;
+    const uint64_t runnable_ns = feeder->recent_delay_ns + feeder->recent_run_ns;
+    return runnable_ns ? (unsigned)(feeder->recent_delay_ns * 1000 / runnable_ns) : 0;
 }
 
-void gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret)
+/* Divides readings of a runnable thread between having a CPU and having none. */
+static bool is_starved(struct gf_feeder *feeder, unsigned share)
 {
-    const bool starved = was_starved(feeder, tid);
+    if (share <= STARVED_NEVER || share >= STARVED_ALWAYS)
+        return share >= STARVED_ALWAYS;
+    feeder->owed += (int)share;
+    if (feeder->owed < 500)
+        return false;
+    feeder->owed -= 1000;
+    return true;
+}
 
-    gf_feeder_read_call(0, tid, ret);
-    ret->starved = starved && ret->wait.kind == gf_wait_running;
+int gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret)
+{
+    const unsigned share = share_starved(feeder, tid);
+
+    const int error = gf_feeder_read_call(0, tid, ret);
+    ret->starved = ret->wait.kind == gf_wait_running && is_starved(feeder, share);
+    return error;
 }
 
 bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts)

@@ -45,17 +45,19 @@ struct gf_feeder {
     uint64_t run_ns, delay_ns; /* its CPU time and run-queue delay at that time */
     /* Recent CPU time and run-queue delay: at each reading, half of what they were. */
     uint64_t recent_run_ns, recent_delay_ns;
+    int owed; /* thousandths of a reading in which the thread had no CPU, not yet told */
 };
 
 struct gf_feeder_facts {
     struct gf_wait wait;
-    bool starved;              /* the thread is runnable, and mostly had no CPU of late */
+    bool
+        starved; /* the thread is runnable; true for the part of the readings in which it had no CPU of late */
     char text[GF_FEEDER_TEXT]; /* /proc/PID/task/T/syscall */
 };
 
 /* pid: the thread's process; 0: this process. Returns 0 or -errno of the first file. */
 int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret);
-/* Reads what thread `tid` of this process does. */
-void gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret);
+/* Reads what thread `tid` of this process does. Returns 0 or -errno: -ENOENT if it has ended. */
+int gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret);
 /* Whether the thread still does the same as at the reading `facts`. */
 bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts);

@@ -98,6 +98,7 @@ bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_
 struct host_reading {
     struct gf_host *host;
     const struct gf_host_sample *sample;
+    struct gf_host_sample of_starter;
     struct gf_feeder_facts facts;
     enum gf_host_cause cause;
     struct gf_python_line line; /* its `line` is 0 if unknown */
@@ -111,7 +112,15 @@ static bool read_thread(struct host_reading *r)
 {
     const struct gf_host_sample *sample = r->sample;
 
-    gf_feeder_read(&r->host->feeder, sample->tid, &r->facts);
+    /* A server may use a thread for each request, which ends after it. */
+    if (gf_feeder_read(&r->host->feeder, sample->tid, &r->facts) == -ENOENT) {
+        r->of_starter = *sample;
+        r->of_starter.tid = sample->starter;
+        r->of_starter.python_tid = sample->starter_python ? sample->starter : 0;
+        r->of_starter.python = sample->starter_python;
+        r->sample = sample = &r->of_starter;
+        gf_feeder_read(&r->host->feeder, sample->tid, &r->facts);
+    }
     if (!sample->python_tid || sample->python_tid == sample->tid)
         return sample->python_tid;
     /* A thread of PyTorch's autograd, which feeds the GPU in turns, waits for the Python thread. */
@@ -196,6 +205,9 @@ static void ask_workers(struct host_reading *r)
 
     if (cause == gf_host_data)
         return; /* no child explains the wait */
+    /* A child at the other end of a pipe may serve one request at a time: more of them do not help. */
+    if (r->cause == gf_host_pipe && (cause == gf_host_few_workers || cause == gf_host_transform))
+        return;
     r->cause = cause;
     r->line = line;
 }

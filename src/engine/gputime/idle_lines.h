@@ -84,6 +84,9 @@ struct gf_host {
 struct gf_host_sample {
     uint64_t now;
     pid_t tid; /* the thread that feeds the GPU */
+    /* The thread that began to feed GPUs, which decides if `tid` has ended; its PyThreadState or 0. */
+    pid_t starter;
+    uintptr_t starter_python;
     /* The last thread that fed the GPU and has a PyThreadState; 0: none. */
     pid_t python_tid;
     uintptr_t python;

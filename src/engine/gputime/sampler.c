@@ -187,11 +187,12 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
     struct device *device = &sampler.device[number];
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
     const struct gf_submit_table *table = sampler.preload->submissions;
+    const pid_t starter = table->starter ? table->starter : getpid();
     struct gf_host_sample sample = {
         .now = now,
-        .tid = ender            ? ender
-               : table->starter ? table->starter
-                                : getpid(),
+        .tid = ender ? ender : starter,
+        .starter = starter,
+        .starter_python = table->starter_python,
         .python_tid = gf_load_relaxed(&device->gaps.last_python_tid),
         .python = gf_load_relaxed(&device->gaps.last_python),
         .call = cause_of_call(),
@@ -207,12 +208,15 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
     return gf_host_find_cause(&device->host, &sample);
 }
 
-/* late: why the sample is late; gf_host_other if it is not. */
+/*
+ * late: why the sample is late; gf_host_other if it is not. If the GPU was certainly empty and only
+ * this thread had no CPU, the thread that submits work decides by its own delay.
+ */
 static void add_sample(unsigned number, const struct gf_answers *answers, uint64_t now,
                        enum gf_host_cause late)
 {
     struct device *device = &sampler.device[number];
-    struct gf_gpu_sample sample = {.at_ns = now, .late = late != gf_host_other, .cause = late};
+    struct gf_gpu_sample sample = {.at_ns = now};
     const struct gf_gpu_sample *last = &device->shares.last;
     const uint64_t interval = now - sampler.before_ns, moved = answers->begun - sampler.begun;
 
@@ -221,6 +225,11 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
         sample.state = state_of(answers, number);
     else
         sample.state = sample.quiet && last->state == gf_gpu_empty ? gf_gpu_empty : gf_gpu_unknown;
+    if (late != gf_host_preempted || !sample.quiet || sample.state != gf_gpu_empty ||
+        last->state != gf_gpu_empty) {
+        sample.late = late != gf_host_other;
+        sample.cause = late;
+    }
     gf_gaps_see(&device->gaps, last->at_ns, now, sample.state != gf_gpu_unknown,
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
