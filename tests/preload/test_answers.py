@@ -66,7 +66,7 @@ if __name__ == "__main__":
 
 CASES = {
     # The submitting thread.
-    "nap": Case("sleep", "remove that sleep", """
+    "nap": Case("sleep", "", """
         def nap():
             time.sleep(0.03)  # here
         start()
@@ -261,7 +261,7 @@ CASES = {
                       lower(depth - 1) if depth else sum(range(1000))
           """}, computes=True),
     # A compiled function that runs has frames of torch._dynamo, too.
-    "compiled": Case("sleep", "remove that sleep", """
+    "compiled": Case("sleep", "", """
         import torch._dynamo.eval_frame
         def nap():
             time.sleep(0.05)  # here
@@ -297,7 +297,7 @@ CASES = {
                   poll(None, 0, 50)
     """}),
     # Files of the program are no modules of Python.
-    "own_queue": Case("sleep", "remove that sleep", """
+    "own_queue": Case("sleep", "", """
         sys.path.insert(0, os.path.dirname(__file__))
         from mine.multiprocessing import queues
         start()
@@ -351,6 +351,50 @@ CASES = {
                 pass  # here
             return 1
     """, 1)),
+    "child_that_answers": Case("pipe", "", """
+        import subprocess
+        code = "import sys, time\\nfor line in sys.stdin:\\n" \\
+            " end = time.thread_time() + 0.05\\n while time.thread_time() < end: pass\\n print(line, flush=True)"
+        child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        def ask():
+            child.stdin.write("text\\n")
+            child.stdin.flush()
+            child.stdout.readline()  # here
+            child.stdout.readline()  # here
+        start()
+        steps(ask)
+        child.kill()
+    """),
+    # What helps in each step is no remedy for what happened once.
+    "start_that_computes": Case("computing", "", """
+        def build():
+            end = time.thread_time() + 2 * float(sys.argv[1])
+            while time.thread_time() < end:  # here
+                pass  # here
+        start()
+        step()
+        build()
+        steps(lambda: time.sleep(0.02))
+    """, computes=True),
+    "thread_for_each_request": Case("input", "", """
+        import socket
+        server = socket.create_server(("127.0.0.1", 0))
+        def ask():
+            while True:
+                time.sleep(0.05)
+                socket.create_connection(server.getsockname()).close()
+        def answer(client):
+            feeder.context()
+            step()
+            client.close()
+        start()
+        thread(ask)
+        end = time.monotonic() + float(sys.argv[1])
+        while time.monotonic() < end:
+            client, _ = server.accept()  # here
+            worker = threading.Thread(target=answer, args=(client,))
+            worker.start()
+    """),
     "loader_hangs": Case("workers_sleep", "", workers("""
         lock = multiprocessing.Lock()
         made = []

@@ -59,7 +59,7 @@ def test_a_sleep_has_its_line(loop):
         steps(wait_for_nothing)
     """, {"sleep"})
     assert line["function"] == "wait_for_nothing" and line["file"].endswith("/program.py")
-    assert " at program.py:" in summary and " in wait_for_nothing (" in summary
+    assert " at program.py:" in summary and " in wait_for_nothing\n" in summary
 
 
 def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path):

@@ -13,6 +13,7 @@
 #define COPYING_MUCH 50u                   /* a larger share of copies gets a remedy */
 #define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
 #define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
+#define REMEDY_LEAST 50u                   /* a smaller share gets no remedy */
 
 static const struct {
     const char *words, *remedy;
@@ -85,6 +86,28 @@ static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *us
                                  : remedy;
 }
 
+/*
+ * Whether most of the cause's time was a single gap, such as the start of the program. What helps in
+ * each step is no remedy for it.
+ */
+static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+{
+    for (unsigned i = 0; i < GF_GAPS_LONGEST; i++)
+        if (device->longest[i].cause == cause &&
+            2 * device->longest[i].ns > device->cause_ns[cause])
+            return true;
+    return false;
+}
+
+/* Whether the line that computed is in the function that wrote a file, and so prepares what it writes. */
+static bool computes_for_file(const struct gf_gpu_time_device *device)
+{
+    const struct gf_python_line *line = &device->line[gf_host_computing].at,
+                                *writes = &device->line[gf_host_file_write].at;
+    return line->line && strcmp(line->function, writes->function) == 0 &&
+           strcmp(line->file, writes->file) == 0;
+}
+
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
 static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
                        const struct gf_cpu_use *without_cpu)
@@ -102,10 +125,14 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
             return;
         said[most] = true;
         const char *remedy = causes[most].remedy;
+        if (permille(device->cause_ns[most], whole) < REMEDY_LEAST || happened_once(device, most))
+            remedy = "";
         say_share(out, "\n  ", device->cause_ns[most], whole);
         gf_say(out, " %s", causes[most].words);
         say_line(out, &device->line[most].at);
-        if (most == gf_host_preempted)
+        if (most == gf_host_computing && *remedy && computes_for_file(device))
+            remedy = causes[gf_host_file_write].remedy;
+        if (most == gf_host_preempted && *remedy)
             remedy = say_users(out, without_cpu, remedy);
         if (*remedy)
             gf_say(out, " (%s)", remedy);
