@@ -59,7 +59,8 @@ struct gf_step_mark {
     bool gap; /* the log lacks the next marks, so the end of this step is unknown */
 };
 
-#define GF_ACTIVITY_STATES 5
+/* The GPU's states that have a meaning of their own here, and the number of all. */
+enum { GF_ACTIVITY_EMPTY, GF_ACTIVITY_COPYING, GF_ACTIVITY_STATES = 5 };
 
 /* Names of the GPU's states, in the order of struct gf_activity. */
 extern const char *const gf_activity_states[GF_ACTIVITY_STATES];

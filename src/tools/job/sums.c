@@ -238,14 +238,6 @@ static double part_of_activity(const struct gf_job *job, const struct gf_activit
     return from < activity->to ? (activity->to - from) / (activity->to - activity->from) : 0;
 }
 
-static double time_of(const struct gf_activity *activity, const char *state)
-{
-    for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++)
-        if (strcmp(gf_activity_states[i], state) == 0)
-            return activity->state_s[i];
-    return 0;
-}
-
 void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
                        const struct gf_activity *activity)
 {
@@ -259,6 +251,6 @@ void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
     sum->is_several |= sum->s > 0 && sum->process != activity->process;
     sum->process = activity->process;
     sum->s += s;
-    sum->empty_s += part * time_of(activity, "empty");
-    sum->copying_s += part * time_of(activity, "copying");
+    sum->empty_s += part * activity->state_s[GF_ACTIVITY_EMPTY];
+    sum->copying_s += part * activity->state_s[GF_ACTIVITY_COPYING];
 }

@@ -104,7 +104,7 @@ static void add_up(struct work *work)
                 work->has[GF_LANE_GPU][activity->process] = true;
         if (activity->bytes[0] + activity->bytes[1] > 0)
             work->has[GF_LANE_COPIES][activity->process] = true;
-        work->processes[activity->process].s += 1e-9 + activity->state_s[0];
+        work->processes[activity->process].s += 1e-9 + activity->state_s[GF_ACTIVITY_EMPTY];
     }
     for (size_t i = 0; i < job->mark_count; i++) {
         work->has[GF_LANE_STEPS][job->marks[i].process] = true;
