@@ -80,7 +80,6 @@ struct gf_host {
     struct gf_python_line at;        /* the line of that cause; its `line` is 0 if unknown */
 };
 
-/* What is known at a sample in a gap. */
 struct gf_host_sample {
     uint64_t now;
     pid_t tid; /* the thread that feeds the GPU */

@@ -152,7 +152,6 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
     return interpreter.layout != NULL;
 }
 
-/* Two walks of a thread's frames. */
 struct walks {
     struct gf_pystack_frame frames[2][FRAMES];
     size_t count[2];

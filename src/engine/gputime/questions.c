@@ -37,21 +37,14 @@ struct round {
  */
 static unsigned last_busy[GF_SUBMIT_DEVICES];
 
-static uint64_t sum_ended(const struct gf_submit_table *table)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
-        sum += gf_load_acquire(&table->submitters[i].ended);
-    return sum;
-}
-
-static uint64_t sum_begun(const struct gf_submit_table *table)
-{
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
-        sum += gf_load_acquire(&table->submitters[i].begun);
-    return sum;
-}
+/* Sums the counter `member` of all submitters. */
+#define SUM(table, member)                                                                         \
+    ({                                                                                             \
+        uint64_t sum = 0;                                                                          \
+        for (unsigned s = 0; s < GF_SUBMITTERS; s++)                                               \
+            sum += gf_load_acquire(&(table)->submitters[s].member);                                \
+        sum;                                                                                       \
+    })
 
 /*
  * Counts the calls that have ended, then the calls that have begun. If both sums are equal, no call
@@ -59,9 +52,9 @@ static uint64_t sum_begun(const struct gf_submit_table *table)
  */
 static void read_counts(const struct gf_submit_table *table, struct gf_answers *ret)
 {
-    const uint64_t ended = sum_ended(table);
+    const uint64_t ended = SUM(table, ended);
 
-    ret->begun = sum_begun(table);
+    ret->begun = SUM(table, begun);
     ret->settled = ended == ret->begun;
     for (unsigned i = 0; i < GF_SUBMITTERS; i++)
         ret->unlisted += gf_load_relaxed(&table->submitters[i].unlisted);
@@ -97,7 +90,7 @@ static void clear_seen(struct round *round)
     for (unsigned i = 0; i < round->cleared_count; i++)
         round->cleared[i].was = gf_exchange_seq_cst(round->cleared[i].work, 0);
     gf_fence_seq_cst();
-    if (sum_begun(round->table) == round->ret->begun)
+    if (SUM(round->table, begun) == round->ret->begun)
         return;
     for (unsigned i = 0; i < round->cleared_count; i++)
         atomic_fetch_or(round->cleared[i].work, round->cleared[i].was);

@@ -31,7 +31,6 @@ enum gf_step_difference {
 
 const char *gf_step_difference_name(enum gf_step_difference difference);
 
-/* The facts of a slow step. */
 struct gf_step_cause {
     enum gf_step_difference difference;
     /* The cause of stalls, and of the GPU's idle time, with the most time above a typical step. */

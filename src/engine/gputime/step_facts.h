@@ -54,7 +54,6 @@ typedef void gf_step_facts_fn(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_
 /* By how many thousandths the clock of a device is below its highest one; 0 if unknown. */
 typedef unsigned gf_step_clock_fn(unsigned device);
 
-/* A GPU that the process uses. */
 struct gf_step_gpu {
     unsigned device;
     const struct gf_gpu_shares *shares;

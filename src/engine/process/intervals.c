@@ -187,6 +187,16 @@ static void log_threads(void)
         gf_process.preload->log("threads", fields);
 }
 
+/* Logs an event with the fields that were put. */
+static void end_activity(struct gf_json *json, const char *event)
+{
+    gf_json_end(json, '}');
+    if (!gf_json_close(json))
+        return;
+    activity.bytes += json->at;
+    gf_process.preload->log(event, json->buf);
+}
+
 static void log_activity(uint64_t length_ns)
 {
     char fields[4096];
@@ -194,12 +204,8 @@ static void log_activity(uint64_t length_ns)
 
     gf_json_begin(&json, NULL, '{');
     gf_json_size(&json, "interval_ms", length_ns / 1000000);
-    const bool any = gf_report_activity_put(&json);
-    gf_json_end(&json, '}');
-    if (!any || !gf_json_close(&json))
-        return;
-    activity.bytes += json.at;
-    gf_process.preload->log("activity", fields);
+    if (gf_report_activity_put(&json))
+        end_activity(&json, "activity");
 }
 
 /* The sums of each line at the end of the last interval. */
@@ -221,11 +227,7 @@ static void log_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
     gf_json_size(&json, "bytes", line->sum.bytes);
     gf_json_size(&json, "us", line->sum.ns / 1000);
     gf_json_size(&json, "interval_ms", interval_ns / 1000000);
-    gf_json_end(&json, '}');
-    if (!gf_json_close(&json))
-        return;
-    activity.bytes += json.at;
-    gf_process.preload->log("copy_wait", fields);
+    end_activity(&json, "copy_wait");
 }
 
 /* Logs each line whose waits take at least 1 % of the interval. */

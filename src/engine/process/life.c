@@ -279,9 +279,7 @@ static void decide_early(const struct gf_cuda *cuda)
         gf_requests_serve(gf_request_decide);
 }
 
-/*
- * Whether a preloaded process started this one. Then several processes may print the same lines.
- */
+/* Whether a preloaded process started this one. Then several processes may print the same lines. */
 static bool is_parent_preloaded(void)
 {
     const pid_t parent = getppid(); /* 0: outside of this PID namespace */

@@ -92,8 +92,6 @@ void gf_output_sample(bool final)
     struct gf_report *report = &gf_process.report;
     struct gf_report_sample sample = {.at_ms = gf_process_elapsed_ms()};
 
-    if (!decision)
-        return;
     read_threads(placement ? &placement->cpus : &decision->cpus, placement && placement->submitters,
                  &sample.threads);
     if (may_read_pages(final))
@@ -216,8 +214,7 @@ void gf_output_report(bool ended)
      * A process without a CUDA context writes no report. For example, a launcher that only counts
      * devices would overwrite the report of its worker.
      */
-    if (*gf_process.preload->options->report && report->decided &&
-        gf_load_relaxed(&gf_process.choice.contexts))
+    if (*gf_process.preload->options->report && gf_load_relaxed(&gf_process.choice.contexts))
         (ended ? gf_report_file_write_last : gf_report_file_write)(report);
     report->costs.report_us += (gf_now_ns() - start_ns) / 1000;
     if (ended)

@@ -387,8 +387,7 @@ static bool is_news(void)
     const struct gf_placement *placement = gf_process_placement();
     const struct gf_decision *decision = gf_process_decision();
     const bool has_context = gf_load_relaxed(&gf_process.choice.contexts) != 0;
-    const bool news =
-        decision && (decision != seen || placement != placed || has_context != seen_context);
+    const bool news = decision != seen || placement != placed || has_context != seen_context;
 
     seen = decision;
     placed = placement;
@@ -421,8 +420,7 @@ static void write_metrics_when_due(uint64_t now)
 
 static void settle_in_time(uint64_t now)
 {
-    const struct gf_process *p = &gf_process;
-    if (!p->choice.settled && gf_process_decision() && now - p->decided_ns > SETTLE_NS)
+    if (!gf_process.choice.settled && now - gf_process.decided_ns > SETTLE_NS)
         gf_requests_serve(gf_request_settle);
 }
 

@@ -40,7 +40,7 @@ static const char *source_name(enum gf_step_source source)
 }
 
 /* Without samples of the GPU, a time is unknown. */
-static void put_cause_ms(struct gf_json *json, const char *name, uint64_t ns, bool known)
+static void put_known_ms(struct gf_json *json, const char *name, uint64_t ns, bool known)
 {
     if (known)
         gf_json_milli(json, name, ns / 1000);
@@ -59,13 +59,13 @@ static void put_cause(struct gf_json *json, const struct gf_step_times *times,
         json, "difference",
         cause.difference == gf_step_by_unknown ? NULL : gf_step_difference_name(cause.difference));
     gf_json_text(json, "cause", cause.idle_ns ? gf_host_cause_name(cause.idle) : NULL);
-    put_cause_ms(json, "idle_ms", cause.idle_ns, known);
+    put_known_ms(json, "idle_ms", cause.idle_ns, known);
     gf_json_text(json, "stall", cause.stall_ns ? gf_cause_name(cause.stall) : NULL);
-    put_cause_ms(json, "stall_ms", cause.stall_ns, true);
-    put_cause_ms(json, "throttled_ms", cause.throttled_ns, known);
-    put_cause_ms(json, "communicating_ms", cause.communicating_ns, known);
-    put_cause_ms(json, "queued_ms", cause.queued_ns, known);
-    put_cause_ms(json, "clock_ms", cause.clock_ns, known);
+    put_known_ms(json, "stall_ms", cause.stall_ns, true);
+    put_known_ms(json, "throttled_ms", cause.throttled_ns, known);
+    put_known_ms(json, "communicating_ms", cause.communicating_ns, known);
+    put_known_ms(json, "queued_ms", cause.queued_ns, known);
+    put_known_ms(json, "clock_ms", cause.clock_ns, known);
     gf_json_known_size(json, "minor_faults", known ? cause.minor : UINT64_MAX);
     gf_json_known_size(json, "major_faults", known ? cause.major : UINT64_MAX);
 }
@@ -101,10 +101,7 @@ static void put_times(struct gf_json *json, const struct gf_report *report)
     gf_json_milli(json, "p50_ms", times.p50_ns / 1000);
     gf_json_milli(json, "p99_ms", times.p99_ns / 1000);
     gf_json_milli(json, "max_ms", times.max_ns / 1000);
-    if (data_ns == UINT64_MAX)
-        gf_json_null(json, "data_wait_ms");
-    else
-        gf_json_milli(json, "data_wait_ms", data_ns / 1000);
+    put_known_ms(json, "data_wait_ms", data_ns, data_ns != UINT64_MAX);
     gf_json_size(json, "slow_steps", times.slow_steps);
     put_slow(json, report, &times);
 }

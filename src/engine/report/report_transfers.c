@@ -30,15 +30,25 @@ static void put_nodes(struct gf_json *json, const char *key,
     }
 }
 
+static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
+                      bool with_rate)
+{
+    gf_json_object(json, key);
+    gf_json_size(json, "calls", counts->calls);
+    gf_json_size(json, "bytes", counts->bytes);
+    gf_json_milli(json, "duration_s", counts->timed_ns / 1000000);
+    if (with_rate && counts->timed_ns)
+        gf_json_milli(json, "gb_per_s", gf_transfer_sums_rate(counts));
+}
+
 static void put_pinned(struct gf_json *json, const struct gf_pinned_stats *stats,
                        const struct gf_transfer_state *state)
 {
+    const struct gf_copy_counts large = {
+        .calls = stats->large_calls, .bytes = stats->large_bytes, .timed_ns = stats->large_ns};
+
     gf_json_object(json, "pinned_memory");
-    gf_json_begin(json, "large", '{');
-    gf_json_size(json, "calls", stats->large_calls);
-    gf_json_size(json, "bytes", stats->large_bytes);
-    gf_json_milli(json, "duration_s", stats->large_ns / 1000000);
-    gf_json_end(json, '}');
+    put_timed(json, "large", &large, false);
     put_sum(json, "small", "calls", stats->small_calls, stats->small_bytes);
     gf_json_begin(json, "reasons", '{');
     for (unsigned reason = 0; reason < GF_PINNED_REASONS; reason++)
@@ -50,17 +60,6 @@ static void put_pinned(struct gf_json *json, const struct gf_pinned_stats *stats
     gf_json_size(json, "cached_bytes", state->pinned_kept);
     gf_json_size(json, "trims", stats->trims);
     put_nodes(json, "in_use_by_node", state->pinned_held);
-}
-
-static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
-                      bool with_rate)
-{
-    gf_json_object(json, key);
-    gf_json_size(json, "calls", counts->calls);
-    gf_json_size(json, "bytes", counts->bytes);
-    gf_json_milli(json, "duration_s", counts->timed_ns / 1000000);
-    if (with_rate && counts->timed_ns)
-        gf_json_milli(json, "gb_per_s", gf_transfer_sums_rate(counts));
 }
 
 static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies,

@@ -9,9 +9,16 @@
 
 #include <linux/mempolicy.h>
 
-static const char *plural_s(unsigned count)
+static const char *plural_s(uint64_t count)
 {
     return count == 1 ? "" : "s";
+}
+
+static void say_own_masks(struct gf_textbuf *out, const struct gf_threads *threads)
+{
+    if (threads->self_set)
+        gf_say(out, ", %u with %s own mask%s", threads->self_set,
+               threads->self_set == 1 ? "its" : "their", plural_s(threads->self_set));
 }
 
 static void say_gpus(struct gf_textbuf *out, const struct gf_decision *decision)
@@ -41,9 +48,7 @@ static void say_threads(struct gf_textbuf *out, const struct gf_decision *decisi
         gf_say(out, " and %u worker thread%s", decision->bind.descendants,
                plural_s(decision->bind.descendants));
     gf_say(out, " on CPUs %s", gf_set_format(&decision->cpus, cpus, sizeof(cpus)));
-    if (threads->self_set)
-        gf_say(out, ", %u with %s own mask%s", threads->self_set,
-               threads->self_set == 1 ? "its" : "their", plural_s(threads->self_set));
+    say_own_masks(out, threads);
     if (threads->elsewhere)
         gf_say(out, ", %u on other CPUs", threads->elsewhere);
 }
@@ -151,9 +156,7 @@ void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
                plural_s(peak->program), gf_set_format(&report->decision.cpus, cpus, sizeof(cpus)));
     else
         gf_say(&out, "%u thread%s, not bound", peak->program, plural_s(peak->program));
-    if (peak->self_set)
-        gf_say(&out, ", %u with %s own mask%s", peak->self_set,
-               peak->self_set == 1 ? "its" : "their", plural_s(peak->self_set));
+    say_own_masks(&out, peak);
     if (workers)
         gf_say(&out, ", %u worker thread%s", workers, plural_s(workers));
     const struct gf_locality *last = &report->samples[report->sample_count - 1].locality;
@@ -226,7 +229,7 @@ void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
     report->preload->stall_counts(counts);
     const struct gf_stall_count all = gf_stall_sum(counts);
     if (all.calls)
-        gf_say(&out, "%lu stall%s above ", all.calls, all.calls == 1 ? "" : "s");
+        gf_say(&out, "%lu stall%s above ", all.calls, plural_s(all.calls));
     else
         gf_say(&out, "no stall above ");
     say_threshold(&out, threshold_us);
@@ -418,15 +421,10 @@ static const char *remedy(bool to_device)
                      : "copy into pinned memory with non_blocking=True, and wait later";
 }
 
-static const char *direction(bool to_device)
-{
-    return to_device ? "to" : "from";
-}
-
 /* Writes where the copies are made; a program without Python has no lines. */
 static void say_waiters(struct gf_textbuf *out, const struct gf_copy_wait_line *line)
 {
-    gf_say(out, "copies %s the GPU", direction(line->to_device));
+    gf_say(out, "copies %s the GPU", line->to_device ? "to" : "from");
     if (line->line)
         gf_say(out, " at %s:%d in %s", gf_path_file_name(line->file), line->line, line->function);
 }
