@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records of the work that the program submits to GPUs, for the engine's sampler
- * (src/engine/gputime) and for staged copies, which hold their stream
- * (src/engine/transfer/hold.h). The table belongs to the preload library. Hooks write the
- * records. The sampler reads them, and clears the records of work that has completed. No lock
- * protects the fields.
+ * (src/engine/gputime) and for staged copies, which hold their stream (src/engine/transfer/hold.h).
+ * The table belongs to the preload library. Hooks write the records. The sampler reads them, and
+ * clears the records of work that has completed. No lock protects the fields.
  */
 #pragma once
 
@@ -134,9 +133,7 @@ struct gf_submit_gap {
     _Atomic(uintptr_t) python; /* PyThreadState of that thread; 0 if it has none */
 };
 
-/*
- * How often an executable graph was launched. A graph whose slot another one has is not counted.
- */
+/* How often an executable graph was launched. A graph whose slot another one has is not counted. */
 struct gf_graph_slot {
     _Atomic(uintptr_t) graph; /* 0: free */
     _Atomic uint64_t launches;

@@ -66,9 +66,7 @@ struct gf_heap_huge {
     uint64_t advised_bytes;
 };
 
-/*
- * First touches of new large blocks, estimated from samples: src/preload/heap/first_touch.h.
- */
+/* First touches of new large blocks, estimated from samples: src/preload/heap/first_touch.h. */
 struct gf_heap_first_touch {
     uint64_t looks; /* blocks examined */
     uint64_t timed; /* page faults timed */

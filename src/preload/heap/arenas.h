@@ -7,9 +7,7 @@
 
 #include "base/base.h"
 
-/*
- * Lets threads that start from now on share the first `cpus` arenas. This is gf_heap_ops.set_cpus.
- */
+/* gf_heap_ops.set_cpus */
 void gf_arenas_set_cpus(unsigned cpus);
 
 /*

@@ -8,10 +8,7 @@
 
 #include "preload/heap/family.h"
 
-/*
- * Times the next `calls` calls of malloc, calloc, realloc and free, over all threads. Called only
- * by the engine's thread.
- */
+/* gf_heap_ops.sample */
 void gf_sample_start(unsigned calls);
 
 /* Returns the functions that serve malloc in the mode gf_heap_mode_sampled. */

@@ -117,9 +117,7 @@ static bool find_compaction(const struct gf_evidence *evidence, struct gf_findin
     return true;
 }
 
-/*
- * If no part takes half of the call, but all parts together do, the largest part is the cause.
- */
+/* If no part takes half of the call, but all parts together do, the largest part is the cause. */
 static bool find_largest_part(const struct sums *sums, struct gf_finding *ret)
 {
     const uint64_t *us = sums->part_us;

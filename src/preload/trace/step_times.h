@@ -44,9 +44,7 @@ uint64_t gf_step_series_span(const struct gf_step_series *series);
  * program, such as an evaluation, does not end a series that lasted four times as long.
  */
 bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now);
-/*
- * Fills in *ret, except has_facts. False if the intervals are too few or too uneven to be steps.
- */
+/* Fills in *ret, except has_facts. False if the intervals are too few or too uneven to be steps. */
 bool gf_step_series_read(const struct gf_step_series *series, const struct gf_step_facts *sums,
                          struct gf_step_times *ret);
 
