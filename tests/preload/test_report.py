@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from conftest import SOURCE, Runner
+from conftest import PRELOAD, SOURCE, Runner
+from enginekit import verdict_lines
 from schemakit import LOG, REPORT, read_log, read_report as read
 from test_engine import HERE, NODE0, NODE1, PYTHON, feed, machine  # noqa: F401
 
@@ -215,6 +216,38 @@ def test_unwritable_path_is_one_line(feed, stall_us):
     assert any(re.match(r"gpufeed: GPUFEED_REPORT: cannot write /nonexistent/r.json: No such", line)
                for line in lines)
     assert any("GPUFEED_LOG: cannot append" in line for line in lines)
+
+
+SLOW_LOAD = """
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+void *dlopen(const char *name, int flags)
+{
+    void *(*next)(const char *, int) = dlsym(RTLD_NEXT, "dlopen");
+    if (name && strstr(name, "libgpufeed-engine"))
+        usleep(2500000);
+    return next(name, flags);
+}
+"""
+
+
+def test_an_engine_that_is_loaded_late_reports(feed, compile_c, tmp_path):  # noqa: F811
+    """cuInit waits 2 s for the load, which takes longer on a busy machine. The program's context is then there first."""
+    slow = compile_c(SLOW_LOAD, "-shared", "-fPIC", name="slow.so")
+    found = feed("""
+        start()
+        memory = ctypes.c_uint64()
+        check(feeder.libcuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)))
+        active = ctypes.CDLL(None).gpufeed_active
+        assert not active()
+        end = time.monotonic() + 30
+        while not active() and time.monotonic() < end:
+            time.sleep(0.02)
+        check(feeder.libcuda.cuMemsetD8_v2(memory, 0, ctypes.c_size_t(64)))
+    """, GPUFEED_REPORT=tmp_path / "r.json", LD_PRELOAD=f"{PRELOAD}:{slow}")
+    assert read(tmp_path / "r.json")["state"] == "ended" and len(verdict_lines(found)) == 1
+    assert "gpufeed: after " in found.stderr  # the summary
 
 
 def test_a_path_that_gets_too_long_is_one_line(feed):  # noqa: F811

@@ -355,7 +355,10 @@ __attribute__((destructor)) static void end_engine(void)
 
     if (!p->preload)
         return;
-    if (!gf_process_dead() && getpid() == p->pid && gf_process_decision()) {
+    const bool is_alive = !gf_process_dead() && getpid() == p->pid;
+    if (is_alive)
+        gf_contexts_find();
+    if (is_alive && gf_process_decision()) {
         if (gf_report_lock(END_MS))
             gf_exit_summary_run();
         else

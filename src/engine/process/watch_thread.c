@@ -482,12 +482,23 @@ static void start_servers(void)
         gf_detached_start(write_files, NULL, READER_STACK);
 }
 
+void gf_contexts_find(void)
+{
+    struct gf_choice *choice = &gf_process.choice;
+    struct gf_submit_context *listed = gf_process.preload->submissions->contexts;
+
+    for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS && !gf_load_relaxed(&choice->contexts); i++)
+        if (gf_load_acquire(&listed[i].context) > GF_SUBMIT_FILLING &&
+            gf_choice_context(choice, gf_load_relaxed(&listed[i].device)))
+            gf_requests_serve(gf_request_decide);
+}
+
 void gf_watch_thread_run(void)
 {
     const struct gf_process *p = &gf_process;
 
     start_servers();
-    while (!gf_process_decision()) {
+    for (gf_contexts_find(); !gf_process_decision(); gf_contexts_find()) {
         sem_wait(&gf_process.wake);
         gf_transfers_prepare();
     }
@@ -495,6 +506,7 @@ void gf_watch_thread_run(void)
     gf_memory_watch_start();
     while (!gf_process_dead()) {
         const uint64_t now = gf_now_ns();
+        gf_contexts_find();
         gf_gpu_time_start();
         sample_when_due(now);
         write_metrics_when_due(now);
