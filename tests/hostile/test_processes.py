@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running processes of others, made so that `gpufeed top` takes long, opens what it must not, or shows what they want."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from conftest import COMMAND, needs_root
+from test_input import RAW, bounded
+
+HOSTILE = """
+import ctypes, mmap, os, resource, sys, time
+folder, descriptors, text = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+path = folder + "/libgpufeed-engine.so"
+open(path, "wb").write(bytes(4096))
+engine = mmap.mmap(os.open(path, os.O_RDONLY), 4096, prot=mmap.PROT_READ)
+ctypes.CDLL(None).prctl(15, b"gpufeed-x", 0, 0, 0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+if descriptors:
+    file = os.memfd_create("gpufeed-live")
+    os.write(file, eval(text))
+    for _ in range(descriptors):
+        os.dup(file)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    made = []
+
+    def start(descriptors, text="b'x' * 4096", report=None, name=sys.executable):
+        env = {"PATH": os.environ["PATH"], **({"GPUFEED_REPORT": str(report)} if report else {})}
+        one = subprocess.Popen([name, "-c", HOSTILE, tmp_path, str(descriptors), text], executable=sys.executable, env=env,
+                               stdout=subprocess.PIPE)
+        made.append(one)
+        assert one.stdout.readline() == b"ready\n"
+        return one
+    yield start
+    for one in made:
+        one.kill()
+        one.wait()
+
+
+LIVE = """
+import itertools, struct
+file = os.memfd_create("gpufeed-live")
+for k in itertools.count():
+    devices = ",".join(['{"device":%d}' % (k % 7)] * 20000)
+    text = ('{"schema":2,"ran_s":%d,"gpu_time":{"devices":[%s]}}' % (k, devices)).encode()
+    os.pwrite(file, text, 48 + k % 2 * (1 << 20))
+    os.pwrite(file, struct.pack("=8sIiQQQQ", b"gpufeed\\n", 1, os.getpid(), 2 * k, 48 + k % 2 * (1 << 20), len(text), 0), 0)
+    if k == 1:
+        print("ready", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_the_devices_of_a_live_file(tmp_path):
+    """`stacks` looks each of them up in an earlier report. Its child would use up the limit of CPU time."""
+    script = HOSTILE.replace('print("ready", flush=True)\ntime.sleep(100)\n', LIVE)
+    with subprocess.Popen([sys.executable, "-c", script, tmp_path, "0", ""], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            done = bounded("stacks", one.pid, cpu_s=4)
+        finally:
+            one.kill()
+    assert b"hooked calls: none" in done.stdout, done
+
+
+def opened(pid, *words):
+    """Runs a command under strace. Returns it, and its open and sleep calls."""
+    trace = pathlib.Path(f"/tmp/gpufeed-trace-{os.getpid()}")
+    done = subprocess.run(["/usr/bin/strace", "-f", "-e", "trace=openat,clock_nanosleep", "-o", trace, COMMAND, *words, str(pid)],
+                          capture_output=True, timeout=100, check=False)
+    text = trace.read_text()
+    trace.unlink()
+    return done, text
+
+
+def test_many_live_files(hostile):
+    """Each descriptor is a file that is never valid. One budget holds for all of them."""
+    one = hostile(300)
+    done, calls = opened(one.pid, "top", "-n1")
+    assert done.returncode == 0 and calls.count("clock_nanosleep") <= 120, calls.count("clock_nanosleep")
+
+
+# Maps its second argument, an engine, in a number of processes that look like ones with the library.
+ENGINES = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    if (mmap(0, 1, PROT_READ, MAP_PRIVATE, open(argv[2], O_RDONLY), 0) == MAP_FAILED) return 1;
+    prctl(PR_SET_NAME, "gpufeed");
+    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); for (;;) pause(); }
+    puts("ready"); fflush(stdout);
+    for (;;) pause();
+}
+"""
+
+
+@needs_root
+def test_a_list_that_another_user_fills(other, shared, compile_c):
+    """300 processes of another user come before those of this user and of a third one in the list of processes."""
+    program = shutil.copy(compile_c(ENGINES), shared)
+    engine = shutil.copy(program, shared / "libgpufeed-engine.so")
+    with other.start([program, "300", engine], stdout=subprocess.PIPE) as many:
+        with subprocess.Popen([program, "2", engine], stdout=subprocess.PIPE) as own, \
+             subprocess.Popen([program, "2", engine], stdout=subprocess.PIPE, user="daemon") as third:
+            try:
+                assert [one.stdout.readline() for one in (many, own, third)] == 3 * [b"ready\n"]
+                text = bounded("top", "-n1").stdout.decode()
+                row = json.loads(bounded("top", "--json").stdout)
+            finally:
+                for one in (many, own, third):
+                    one.kill()
+    shown = [process["pid"] for process in row["processes"]]
+    # A process of another test may end before its row is made.
+    assert 240 <= len(shown) <= 256 and row["not_shown"] >= 48 and shown == sorted(shown), row
+    assert {own.pid, third.pid} <= set(shown) and re.search(f"^ *{own.pid}  ", text, re.M)
+    # Processes of other tests began or ended between the two calls.
+    assert int(re.search(r"(\d+) more processes are not shown", text)[1]) >= 48, text
+
+
+MAPPED = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p] + [ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+libc.mmap.restype = ctypes.c_void_p
+os.chdir(sys.argv[1])
+for _ in range(15):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+file = os.open("f", os.O_RDWR | os.O_CREAT)
+os.ftruncate(file, 4096)
+for i in range(20000):
+    libc.mmap(None, 4096, 1 + i % 2, 1, file, 0)
+print("ready", flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_long_list_of_mappings(tmp_path):
+    """The kernel's default limit permits a list of 246 MB in each process."""
+    with subprocess.Popen([sys.executable, "-c", MAPPED, tmp_path], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            done = subprocess.run(["/bin/sh", "-c", f"{COMMAND} top -n1 {one.pid}; cat /proc/$$/io"], capture_output=True, timeout=60, check=True)
+        finally:
+            one.kill()
+    assert int(re.search(rb"rchar: (\d+)", done.stdout)[1]) < 40e6, done
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "large", "link"])
+def test_report_of_a_process(hostile, tmp_path, kind):
+    """The path of the report is text of the process."""
+    path = tmp_path / "report"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path = pathlib.Path("/dev/ptmx")
+    elif kind == "link":
+        path.symlink_to("/dev/ptmx")
+    one = hostile(0, report=path)
+    if kind == "large":
+        path.write_text('{"pid":%d,"schema":1,"a":[' % one.pid + "{}," * 4000000 + "0]}")
+    done, calls = opened(one.pid, "top", "-n1")
+    assert done.returncode == 0
+    reads = [line for line in calls.splitlines() if f"/root{path}" in line]
+    assert reads and (kind == "large" or all("O_PATH" in line for line in reads)), reads
+    assert bounded("top", "-n1", one.pid).returncode == 0
+
+
+def test_the_command_line_of_a_process(hostile, tmp_path):
+    one = hostile(0, report=tmp_path / "report", name="a\x1b[31m\u202e\x9bb")
+    (tmp_path / "report").write_text('{"pid":%d,"schema":1}' % one.pid)
+    for flags in ["-n1"], ["--json"]:
+        text = bounded("top", *flags, one.pid).stdout.decode()
+        assert re.search("a\\?.31m\\?+b", text) and not RAW.search(text), text
