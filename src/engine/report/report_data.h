@@ -2,9 +2,6 @@
 #pragma once
 
 #include "abi/engine_api.h"
-#include "abi/heap_api.h"
-#include "abi/trace_api.h"
-#include "config/options.h"
 #include "engine/gputime/sampler.h"
 #include "engine/report/embedded.h"
 #include "engine/report/growth.h"

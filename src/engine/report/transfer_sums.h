@@ -6,7 +6,6 @@
 #pragma once
 
 #include "abi/engine_api.h"
-#include "abi/trace_api.h"
 #include "engine/transfer/stats.h"
 
 struct gf_report_transfers {

@@ -15,7 +15,6 @@
 #include "base/atomic.h"
 #include "base/loader.h"
 #include "preload/heap/arenas.h"
-#include "preload/heap/jemalloc.h"
 #include "preload/heap/mappings.h"
 #include "preload/heap/reclaim.h"
 

@@ -8,8 +8,6 @@
 #include "preload/attach/threads.h"
 #include "preload/malloc/start.h"
 
-#include <time.h>
-
 /*
  * The hook of pthread_create. While there is no engine and no thread's class was recorded, a call
  * that creates a thread of the program passes through. In all other cases the hook records the new
