@@ -223,9 +223,7 @@ static void *work(void *own)
                 *const device = driver.memory + number * MEMORY;
     unsigned seed = number;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        /* most are small, because ThreadSanitizer looks at each word */
-        const size_t bytes =
-            GF_MIB(1) + (size_t)rand_r(&seed) % (i % 4 ? GF_MIB(2) : MEMORY - GF_MIB(1));
+        const size_t bytes = GF_MIB(1) + (size_t)rand_r(&seed) % (MEMORY - GF_MIB(1));
         const bool async = rand_r(&seed) & 1;
         CUresult result;
         memset(host, (int)(i + number), bytes);
