@@ -4,6 +4,7 @@
 import pytest
 
 from conftest import COMMAND
+from enginekit import SLOW_LOAD
 
 NEVER = "gpufeed: this process never used a GPU: "
 NO_CALL = NEVER + "it did not call CUDA's driver. Check that its framework is built for CUDA, and that it chooses the GPU.\n"
@@ -58,6 +59,13 @@ def test_cuda_without_a_context(launch):
 
 def test_a_used_gpu_has_no_such_line(launch):
     assert NEVER not in launch(INIT + CONTEXT).stderr
+
+
+def test_a_late_engine_may_not_know_the_context(launch, compile_c):
+    slow = compile_c(SLOW_LOAD, "-shared", "-fPIC", name="slow.so")
+    wait = "; import time; a = ctypes.CDLL(None).gpufeed_active; print([time.sleep(0.05) for _ in range(600) if not a()] and a())"
+    done = launch(INIT + CONTEXT + wait, "--gpu-time=0", GPUFEED="observe", LD_PRELOAD=slow)
+    assert done.stdout == "0\n1\n" and NEVER not in done.stderr
 
 
 def test_other_processes_may_have_used_it(launch):

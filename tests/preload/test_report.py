@@ -13,7 +13,7 @@ import time
 import pytest
 
 from conftest import PRELOAD, SOURCE, Runner
-from enginekit import verdict_lines
+from enginekit import SLOW_LOAD, verdict_lines
 from schemakit import LOG, REPORT, read_log, read_report as read
 from test_engine import HERE, NODE0, NODE1, PYTHON, feed, machine  # noqa: F401
 
@@ -216,20 +216,6 @@ def test_unwritable_path_is_one_line(feed, stall_us):
     assert any(re.match(r"gpufeed: GPUFEED_REPORT: cannot write /nonexistent/r.json: No such", line)
                for line in lines)
     assert any("GPUFEED_LOG: cannot append" in line for line in lines)
-
-
-SLOW_LOAD = """
-#include <dlfcn.h>
-#include <string.h>
-#include <unistd.h>
-void *dlopen(const char *name, int flags)
-{
-    void *(*next)(const char *, int) = dlsym(RTLD_NEXT, "dlopen");
-    if (name && strstr(name, "libgpufeed-engine"))
-        usleep(2500000);
-    return next(name, flags);
-}
-"""
 
 
 def test_an_engine_that_is_loaded_late_reports(feed, compile_c, tmp_path):  # noqa: F811

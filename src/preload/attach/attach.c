@@ -398,7 +398,6 @@ static void publish_engine(const struct gf_engine *engine)
         return;
     madvise(page, sizeof(*page), MADV_WIPEONFORK);
     attached = engine;
-    gf_run_root_ask(engine->has_context);
     gf_store_relaxed(&page->engine, engine);
     gf_store_release(&engine_page, page);
 }
@@ -458,8 +457,10 @@ static GF_COLD void start_load(void)
         gf_warn(OFF "cannot start a thread: %s", strerrordesc_np(failed));
     } else if (await_engine()) {
         const struct gf_engine *engine = gf_engine();
-        if (engine)
+        if (engine) {
             engine->joined();
+            gf_run_root_ask(engine->has_context); /* a late engine may not know all contexts */
+        }
     }
     gf_thread.inside--;
     gf_thread_release_cancel(cancel);
