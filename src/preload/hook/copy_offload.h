@@ -78,10 +78,17 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
     return result;
 }
 
-/* Called after an asynchronous copy, whose destination may be page-locked memory of the program. */
-static inline CUresult gf_copy_is_visible(const struct gf_copy_call *call, CUresult result)
+/*
+ * Called after an asynchronous copy, whose destination may be page-locked memory of the program. If
+ * its source is, the program sees that it may write there again. Only a copy that was offered has
+ * found that out.
+ */
+static inline CUresult gf_copy_is_visible(const struct gf_copy_offload *offload, CUresult result)
 {
-    return call->way == gf_copy_h2d ? result : gf_submit_visible(call->stream, result);
+    const bool reads_later = offload->since && !offload->wait.pageable;
+    return offload->call->way == gf_copy_h2d && !reads_later
+               ? result
+               : gf_submit_visible(offload->call->stream, result);
 }
 
 /*
@@ -89,7 +96,7 @@ static inline CUresult gf_copy_is_visible(const struct gf_copy_call *call, CUres
  * blocking copies are timed.
  */
 #define GF_RUN_ASYNC(symbol, call, copy)                                                           \
-    gf_copy_is_visible(&(call), GF_SUBMIT((call).stream, gf_work_copy, copy))
+    gf_copy_is_visible(&offload, GF_SUBMIT((call).stream, gf_work_copy, copy))
 #define GF_RUN_BLOCKING(symbol, call, copy)                                                        \
     GF_SUBMIT((call).stream, gf_work_copy,                                                         \
               GF_WAITED(gf_timed_driver_copy, #symbol, (call).bytes,                               \

@@ -27,10 +27,10 @@
                    (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),          \
                    (dstHost, srcArray, srcOffset, ByteCount))
 #define HOST_TO_ARRAY_ASYNC(symbol, null_stream)                                                   \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
-                   (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,     \
-                    CUstream hStream),                                                             \
-                   (dstArray, dstOffset, srcHost, ByteCount, hStream))
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
+                           (CUarray dstArray, size_t dstOffset, const void *srcHost,               \
+                            size_t ByteCount, CUstream hStream),                                   \
+                           (dstArray, dstOffset, srcHost, ByteCount, hStream))
 #define ARRAY_TO_HOST_ASYNC(symbol, null_stream)                                                   \
     GF_SUBMIT_VISIBLE_HOOK(                                                                        \
         symbol, hStream, null_stream, gf_work_copy,                                                \
