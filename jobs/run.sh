@@ -62,6 +62,7 @@ os.fsync(file)
 os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 P
     job "$python" j12_mmap_gather.py $table ;;
+j08*) SIM_DELAY=cuStreamSynchronize:500 job "$python" j08_greedy.py ;;
 j13*)
     ${CC:-cc} -O1 -g -o "$work/j13" j13_device_alloc.c || exit 1
     SIM_DELAY=cuMemFree_v2:8000 job "$work/j13" ;;
