@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs one job: run.sh NAME [plain]. With `plain`, the library is not preloaded. BUILD is the build folder.
 here=$(cd "$(dirname "$0")" && pwd)
-build=${BUILD:-$here/../build}
+build=${BUILD:-$here/../../build}
 python=${PYTHON:-/usr/bin/python3}
 name=$1
 work=$(mktemp -d)
