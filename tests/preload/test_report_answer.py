@@ -457,7 +457,7 @@ def test_folded(shown):
 
 
 IDLE = {"devices": [{"paths": [{"cause": "sleep", "path": "train.py:<module>;train.py:nap", "s": 1.25},
-                               {"cause": "gc", "path": "...;train.py:step\x1b", "s": 0.5}, {"cause": "data", "path": "x", "s": 0}]},
+                               {"cause": "gc", "path": "...;train.py:step\x1b", "s": 0.5}, {"cause": "data", "path": "x", "s": 0}, 1, {"s": 1}, {"path": 5, "s": 1e300}]},
                     {"paths": [{"cause": "sleep", "path": "train.py:<module>;train.py:nap", "s": 0.75}]}, {}]}
 
 

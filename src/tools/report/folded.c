@@ -159,7 +159,7 @@ struct idle {
 static void add_path(struct idle *idle, int64_t rank, const json_t *row)
 {
     char path[512], cause[32], stack[640];
-    const uint64_t us = (uint64_t)(gf_report_number(row, "s") * 1e6 + 0.5);
+    const uint64_t us = (uint64_t)(gf_min(gf_report_number(row, "s"), 1e9) * 1e6 + 0.5);
     bool is_new;
 
     int length = idle->by_rank && rank >= 0 ? snprintf(stack, sizeof(stack), "rank %ld;", rank) : 0;
@@ -167,7 +167,7 @@ static void add_path(struct idle *idle, int64_t rank, const json_t *row)
                        gf_report_text(row, "path", path, sizeof(path)),
                        gf_report_text(row, "cause", cause, sizeof(cause)));
     const uint32_t number = gf_text_pool_add(&idle->stacks, stack, (size_t)length, &is_new);
-    uint64_t *sum = us ? GF_POOL_SLOT(idle->us, number, idle->room) : NULL;
+    uint64_t *sum = us && *path ? GF_POOL_SLOT(idle->us, number, idle->room) : NULL;
     if (!sum)
         return;
     *sum += us;
