@@ -167,7 +167,7 @@ static void add_path(struct idle *idle, int64_t rank, const json_t *row)
                        gf_report_text(row, "path", path, sizeof(path)),
                        gf_report_text(row, "cause", cause, sizeof(cause)));
     const uint32_t number = gf_text_pool_add(&idle->stacks, stack, (size_t)length, &is_new);
-    uint64_t *sum = us && *path ? GF_POOL_SLOT(idle->us, number, idle->room) : NULL;
+    uint64_t *sum = us && *path && number ? GF_POOL_SLOT(idle->us, number, idle->room) : NULL;
     if (!sum)
         return;
     *sum += us;
