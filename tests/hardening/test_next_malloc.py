@@ -2,6 +2,7 @@
 """A library that finds malloc by RTLD_NEXT and stores it gets blocks from the same heap as the program."""
 
 import pytest
+from conftest import HERE
 
 LIBRARY = r"""
 #include <dlfcn.h>
@@ -73,3 +74,8 @@ def test_opened_library(run, compile_c):
     program = compile_c("#include <dlfcn.h>\nint main(int argc, char **argv) {"
                         "int (*work)(void) = dlsym(dlopen(argv[1], RTLD_NOW), \"work\"); return work(); }")
     run.alike(program, library)
+
+
+def test_fork_beside_the_first_dlopen(run, compile_here):
+    """The child does not wait for the parent's thread that has begun to change libc's symbol table."""
+    run.alike(compile_here("forked_dlopen.c", "-fno-builtin", f"-I{HERE}", "-pthread"))

@@ -108,17 +108,19 @@ bool gf_libc_names_contain(const char *name)
 
 bool gf_libc_names_prepare(void)
 {
-    static atomic_flag begun = ATOMIC_FLAG_INIT;
+    static _Atomic pid_t begun; /* the process: a fork leaves the thread that began behind */
     static _Atomic enum { unknown, leads, cannot } state;
 
     gf_start();
     if (!gf_mode_is_jemalloc())
         return true;
-    if (!atomic_flag_test_and_set_explicit(&begun, memory_order_relaxed)) {
+    while (gf_load_acquire(&state) == unknown) {
         gf_keep_errno();
-        gf_store_release(&state, lead_here() ? leads : cannot);
+        pid_t before = gf_load_relaxed(&begun);
+        if (before != getpid() && gf_cas_relaxed(&begun, &before, getpid()))
+            gf_store_release(&state, lead_here() ? leads : cannot);
+        else
+            sched_yield(); /* A short wait, because the other thread only makes two system calls. */
     }
-    while (gf_load_acquire(&state) == unknown)
-        sched_yield(); /* A short wait, because the other thread only makes two system calls. */
-    return state == leads;
+    return gf_load_relaxed(&state) == leads;
 }
