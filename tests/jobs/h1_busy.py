@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy: a loader with two workers keeps ahead, and the loop reads the loss once in 10 steps."""
 import time
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy: an inference server, a thread per request. Few requests come, so the GPU is idle by nature."""
 import http.server
 import sys

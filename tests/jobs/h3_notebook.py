@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy: a kernel of a notebook. It reads cells from its standard input and runs them; its user thinks."""
 import sys
 

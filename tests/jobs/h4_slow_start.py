@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy: creates the GPU, builds a vocabulary for some seconds, and then keeps the GPU busy until the end."""
 import time
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Healthy: a batch service looks into a spool folder twice a second. Jobs are rare, so the GPU is idle by nature."""
 import os
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains on compressed tiles. The loader has num_workers=0 (the default), so the main thread inflates them."""
 import base64
 import json

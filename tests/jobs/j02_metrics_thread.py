@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A thread for metrics aggregates histograms in pure Python, and holds the interpreter's lock."""
 import random
 import threading

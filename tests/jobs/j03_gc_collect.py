@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collects garbage after each step, as some examples do against "out of memory", with a large index in memory."""
 import gc
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Takes a lock on a shared cache folder for each shard. A second job holds the same lock most of the time."""
 import fcntl
 import os

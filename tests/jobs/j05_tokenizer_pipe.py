@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A tokenizer in another language serves over its standard input and output, one batch at a time."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Streams samples from an object store: each worker fetches one object after the other."""
 import sys
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four loader workers on a host that gives the job one CPU (run.sh starts it under taskset)."""
 import time
 

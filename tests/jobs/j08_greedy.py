@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generates text: reads each token back before it launches the next one. Waits wake up late (run.sh)."""
 import time
 

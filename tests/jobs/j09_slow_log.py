@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prints much for each step; the pipe's reader (a log shipper) is slow. GPU work is queued one step ahead."""
 import sys
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two ranks with gloo. Rank 1 reads its shard from a slow disk. Judge the summary of rank 0."""
 import datetime
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes its state to a file and syncs it after each third step."""
 import os
 import pickle

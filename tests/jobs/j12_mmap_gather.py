@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gathers random rows of a feature table that is larger than the page cache (run.sh drops it from the cache)."""
 import mmap
 import sys

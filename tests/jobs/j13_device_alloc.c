@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inference in C without a memory pool: allocates and frees device memory for each layer. The simulated driver
  * takes 8 ms to free memory (run.sh), as a driver does that maps and unmaps much of it.
@@ -12,15 +13,27 @@
 #include <string.h>
 #include <time.h>
 
-#define CALLS(X) X(cuInit) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuMemAlloc_v2) X(cuMemFree_v2) \
-    X(cuMemcpyHtoD_v2) X(cuStreamSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel)
+/* clang-format off */
+#define CALLS(X) \
+    X(cuInit) \
+    X(cuDevicePrimaryCtxRetain) \
+    X(cuCtxSetCurrent) \
+    X(cuMemAlloc_v2) \
+    X(cuMemFree_v2) \
+    X(cuMemcpyHtoD_v2) \
+    X(cuStreamSynchronize) \
+    X(cuModuleLoadData) \
+    X(cuModuleGetFunction) \
+    X(cuLaunchKernel)
+/* clang-format on */
 
 static struct {
 #define FIELD(name) __typeof__(name) *name;
     CALLS(FIELD)
 } cu;
 
-static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry spin(.param .u64 ns)\n{\nret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry "
+                          "spin(.param .u64 ns)\n{\nret;\n}\n";
 
 static double now(void)
 {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The second job of j04: refreshes the cache, and holds the lock for 140 of each 145 ms."""
 import fcntl
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The only user of h2's server: a request each 1.5 s."""
 import sys
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The slow reader of j09: 64 KiB each 70 ms."""
 import os
 import time

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The object store of j06: answers after 80 ms."""
 import http.server
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tokenizer of j05: byte pairs, slowly."""
 import json
 import sys

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs one job: run.sh NAME [plain]. With `plain`, the library is not preloaded. BUILD is the build folder.
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BUILD:-$here/../../build}
