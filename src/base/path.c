@@ -15,8 +15,16 @@ void gf_path_copy_end(const char *path, char *ret, size_t size)
 
 bool gf_path_is_python_library(const char *path)
 {
+    static const char *const typed[] = {"<stdin>", "<string>", "<ipython-input", "<python-input"};
+
+    if (*path == '<') { /* code without a file, such as NumPy's "<__array_function__ internals>" */
+        for (size_t i = 0; i < GF_ARRAY_LEN(typed); i++)
+            if (strncmp(path, typed[i], strlen(typed[i])) == 0)
+                return false;
+        return true;
+    }
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") ||
-           strstr(path, "/lib/python3") || strncmp(path, "<frozen", 7) == 0;
+           strstr(path, "/lib/python3");
 }
 
 int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size)

@@ -217,8 +217,10 @@ static void files_of_packages_are_no_lines_of_the_program(void **state)
     assert_true(gf_path_is_python_library("/venv/lib/python3.12/site-packages/torch/nn/a.py"));
     assert_true(gf_path_is_python_library("/usr/lib/python3/dist-packages/numpy/a.py"));
     assert_true(gf_path_is_python_library("<frozen runpy>"));
+    assert_true(gf_path_is_python_library("<__array_function__ internals>"));
     assert_false(gf_path_is_python_library("/home/me/train.py"));
     assert_false(gf_path_is_python_library("<string>"));
+    assert_false(gf_path_is_python_library("<ipython-input-3-8e3b>"));
 }
 
 static _Atomic bool is_over;
