@@ -88,14 +88,20 @@ static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *us
 
 /*
  * Whether most of the cause's time was a single gap, such as the start of the program. What helps in
- * each step is no remedy for it.
+ * each step is no remedy for it. In a gap of another cause, the thread may have had no CPU at times.
  */
 static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    for (unsigned i = 0; i < GF_GAPS_LONGEST; i++)
-        if (device->longest[i].cause == cause &&
-            2 * device->longest[i].ns > device->cause_ns[cause])
+    for (unsigned i = 0; i < GF_GAPS_LONGEST; i++) {
+        const struct gf_gpu_gap *gap = &device->longest[i];
+        uint64_t ns = device->cause_ns[gap->cause];
+        if (gap->cause != cause && cause == gf_host_preempted)
+            ns += device->cause_ns[cause];
+        else if (gap->cause != cause)
+            continue;
+        if (2 * gap->ns > ns)
             return true;
+    }
     return false;
 }
 
