@@ -140,7 +140,7 @@ int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t 
  *
  * glibc rounds the size down to a multiple of ALIGNMENT when it creates the thread. So any other size in
  * attributes without an address has EXTRA, and all sizes that are no such multiple get it. A multiple
- * also gets MARK; of a size that has this remainder itself, MARK is missing.
+ * also gets MARK. A size that has this remainder itself gets GF_STACK_LARGE, so that it exceeds all of those.
  */
 
 #define EXTRA ((size_t)16 << 10)
@@ -152,9 +152,17 @@ static bool is_enlarged(size_t size)
     return size % ALIGNMENT && size > EXTRA;
 }
 
+static size_t size_to_set(size_t size)
+{
+    const size_t rest = size % ALIGNMENT;
+    return size + EXTRA + (rest == 0 ? MARK : rest == MARK ? GF_STACK_LARGE : 0);
+}
+
 static size_t size_that_was_set(size_t size)
 {
-    return size - EXTRA - (size % ALIGNMENT == MARK ? MARK : 0);
+    if (size % ALIGNMENT != MARK)
+        return size - EXTRA;
+    return size - EXTRA - (size > GF_STACK_LARGE + EXTRA ? GF_STACK_LARGE : MARK);
 }
 
 /* The memory at an address that the caller set is not larger. */
@@ -171,8 +179,7 @@ int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
     const int error = gf_originals()->pthread_attr_setstacksize(attr, size);
 
     if (!error && (size < GF_STACK_LARGE || size % ALIGNMENT) && !has_address(attr))
-        gf_originals()->pthread_attr_setstacksize(attr,
-                                                  size + EXTRA + (size % ALIGNMENT ? 0 : MARK));
+        gf_originals()->pthread_attr_setstacksize(attr, size_to_set(size));
     return error;
 }
 
