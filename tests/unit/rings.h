@@ -186,7 +186,10 @@ static inline struct gf_ring *fresh(uint64_t limit)
     static const struct gf_cpus any;
     memset(&driver, 0, sizeof(driver));
     memset(&context, 0, sizeof(context));
-    memset(&computer, 0, sizeof(computer));
+    computer.maps = false;
+    computer.advice = 0;
+    computer.left = 0;
+    gf_store_relaxed(&computer.ahead, 0); /* helpers of an earlier case may read it */
     memset(&told, 0, sizeof(told));
     context.node = -1;
     context.pool = gf_pool_get(
