@@ -30,7 +30,7 @@ def outcome(run, mutant, *command, **environment):
 
 def natively(run, *command):
     if command not in native_outcomes:
-        done = run(*command, sim=True, preload=False, KIT_CLOCK=20)
+        done = run(*command, sim=True, preload=False, KIT_CLOCK=20, KIT_ALARM=90)
         native_outcomes[command] = done.returncode, done.stdout
     return native_outcomes[command]
 

@@ -36,7 +36,7 @@ def test_contents(feed, tmp_path):  # noqa: F811
     assert found["start"]["cpus"] == "0-1" and found["start"]["rank"]["rank"] == 3
     assert [node["cpus"] for node in found["machine"]["nodes"]] == ["0", "1"]
     assert found["gpus"] == [{"device": 0, "name": "NVIDIA H200", "pci": NODE1,
-                              "driver_node": 0, "nvml_node": None}]
+                              "driver_node": 0, "nvml_node": None, "mps": False}]
     verdict = found["verdict"]
     assert verdict["bound"] == "node" and verdict["cpus"] == "1" and verdict["nodes"] == [1]
     assert verdict["node_source"] == "sysfs" and verdict["choice"] == "the only visible GPU"
