@@ -107,6 +107,9 @@ static bool has_each_set_one_thread(void)
 static void test_without_memory_all_threads_share_one_set(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip_because("ThreadSanitizer may need address space itself");
+#endif
     const pid_t child = fork();
     if (child == 0) {
         const struct rlimit none = {0, RLIM_INFINITY}, all = {RLIM_INFINITY, RLIM_INFINITY};

@@ -190,7 +190,7 @@ static void small_copies_never_wait(void **state)
     (void)state;
     for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
         struct gf_ring *ring = ready(GF_SIZE_AUTO);
-        struct gf_stage_result result;
+        struct gf_stage_result result = {0};
         const struct gf_copy_call call = {
             .src = (uintptr_t)memory, .bytes = kinds[i].bytes, .async = true};
         struct gf_hold hold = {0};
