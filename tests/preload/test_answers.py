@@ -351,20 +351,26 @@ CASES = {
                 pass  # here
             return 1
     """, 1)),
-    "child_that_answers": Case("pipe", "", """
+    # A child that serves one request at a time is no worker of which more would help.
+    "child_that_answers": Case("pipe worker_cpus", None, """
         import subprocess
-        code = "import sys, time\\nfor line in sys.stdin:\\n" \\
-            " end = time.thread_time() + 0.05\\n while time.thread_time() < end: pass\\n print(line, flush=True)"
-        child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "child.py")],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         def ask():
             child.stdin.write("text\\n")
             child.stdin.flush()
             child.stdout.readline()  # here
-            child.stdout.readline()  # here
         start()
         steps(ask)
         child.kill()
-    """),
+    """, packages={"../child.py": """
+        import sys, time
+        for line in sys.stdin:
+            end = time.thread_time() + 0.05
+            while time.thread_time() < end:  # here
+                pass  # here
+            print("answer", flush=True)
+    """}),
     # What helps in each step is no remedy for what happened once.
     "start_that_computes": Case("computing", "", """
         def build():
