@@ -88,14 +88,15 @@ static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *us
 
 /*
  * Whether most of the cause's time was a single gap, such as the start of the program. What helps in
- * each step is no remedy for it. In a gap of another cause, the thread may have had no CPU at times.
+ * each step is no remedy for it. A thread that computes has no CPU at times, so both are one gap.
  */
 static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
     for (unsigned i = 0; i < GF_GAPS_LONGEST; i++) {
         const struct gf_gpu_gap *gap = &device->longest[i];
         uint64_t ns = device->cause_ns[gap->cause];
-        if (gap->cause != cause && cause == gf_host_preempted)
+        const bool computes = cause == gf_host_computing && gap->cause == gf_host_preempted;
+        if (computes || (cause == gf_host_preempted && gap->cause != cause))
             ns += device->cause_ns[cause];
         else if (gap->cause != cause)
             continue;
