@@ -77,8 +77,8 @@ static bool needs_submissions(void)
 /*
  * Returns the hook of the driver's function at `address`, or NULL. driver may be NULL. May be called
  * on any thread. Several functions may have the same address. If they have the same parameters, the
- * address gets the hook of the first of them. Otherwise the address gets no hook, because it is a
- * stub for functions that the driver does not support.
+ * address gets the hook of the first of them. Otherwise the address gets no hook: it is the function
+ * that returns an error in place of all that the driver lacks.
  */
 static void *gf_hook_table_find(const struct gf_driver *driver, const void *address)
 {

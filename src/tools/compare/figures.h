@@ -47,6 +47,6 @@ struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CA
 double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,
                          const double runs[2]);
 
-/* Moves the rows of the cause whose time changed most to `ret`. Returns false if there is none. */
+/* Takes the cause whose time changed most out of both lists. Returns false if the lists are empty. */
 bool gf_figures_take_most(struct gf_figures figures[2], enum gf_figures_of kind,
                           const double runs[2], struct gf_figures_row ret[2]);
