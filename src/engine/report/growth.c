@@ -61,13 +61,15 @@ static bool is_steady(const struct gf_growth_point *point, unsigned first, unsig
     return true;
 }
 
-/* Returns the number of points without the last one if the program freed memory before its exit. */
+/* Returns the number of points, without the last one if the program's exit may have freed memory before it. */
 static unsigned count_points(const struct gf_growth *growth)
 {
-    const struct gf_growth_point *last = &growth->points[growth->count - 1];
+    const struct gf_growth_point *first = &growth->points[0],
+                                 *last = &growth->points[growth->count - 1];
+    const double rate =
+        (double)grown_bytes(first, last - 1) / (double)grown(first->steps, last[-1].steps);
 
-    return growth->count -
-           (8 * grown_bytes(last - 1, last) < -grown_bytes(&growth->points[0], last - 1));
+    return growth->count - !grew(last - 1, last, 0.5 * rate);
 }
 
 /* Returns which memory has three quarters of the growth; "" if that is not known. */
