@@ -8,6 +8,7 @@
 #pragma once
 
 #include "abi/cuda.h"
+#include "base/atomic.h"
 #include "base/base.h"
 
 #define GF_SUBMITTERS 80u    /* number of counter sets of threads: preload/attach/counters.h */
@@ -171,6 +172,29 @@ struct gf_submit_table {
     _Atomic uint64_t listed[GF_STREAM_SLOTS / 64]; /* bit n: slot n may be in use */
     struct gf_stream_slot slots[GF_STREAM_SLOTS];
 };
+
+/* The slot that a look-up of the stream tries after `i` others. */
+static inline struct gf_stream_slot *gf_stream_slot_probe(struct gf_submit_table *table,
+                                                          CUstream stream, unsigned i)
+{
+    const uint64_t hash = (uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    return &table->slots[(hash + i) % GF_STREAM_SLOTS];
+}
+
+/*
+ * Returns the stream's slot, or NULL. A stream that two threads have listed at the same time has two
+ * slots. So each look-up has this order, and all threads find the same one.
+ */
+static inline struct gf_stream_slot *gf_stream_slot_find(struct gf_submit_table *table,
+                                                         CUstream stream)
+{
+    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
+        struct gf_stream_slot *slot = gf_stream_slot_probe(table, stream, i);
+        if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
+            return slot;
+    }
+    return NULL;
+}
 
 /* Returns the count of the context's legacy stream. */
 static inline struct gf_visible *gf_visible_of_legacy(struct gf_submit_table *table,

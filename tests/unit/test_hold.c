@@ -489,6 +489,27 @@ static void too_many(void **state)
     assert_int_equal(gf_load_relaxed(&table.holds), 0);
 }
 
+/* Two threads that list a stream at the same time take two slots. Hooks count results in the one that is looked at first. */
+static void a_stream_that_is_listed_twice(void **state)
+{
+    (void)state;
+    CUstream stream = (CUstream)0x5000;
+    struct gf_visible_mark mark;
+
+    while (gf_stream_slot_probe(&table, stream, 1) != table.slots)
+        stream = (CUstream)((uintptr_t)stream + 64);
+    for (unsigned i = 0; i < 2; i++) {
+        struct gf_stream_slot *slot = gf_stream_slot_probe(&table, stream, i);
+        gf_store_relaxed(&slot->stream, (uintptr_t)stream);
+        gf_store_relaxed(&slot->visible.context, (uintptr_t)CONTEXT);
+    }
+    assert_false(gf_visible_is_pending(stream, CONTEXT, &mark));
+    gf_add_release(&gf_stream_slot_find(&table, stream)->visible.made, 1);
+    assert_true(gf_visible_is_pending(stream, CONTEXT, &mark));
+    gf_visible_waited(&mark);
+    assert_false(gf_visible_is_pending(stream, CONTEXT, &mark));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +528,7 @@ int main(void)
         cmocka_unit_test(members_of_a_batch),
         cmocka_unit_test(members_of_a_batch_that_lost_its_hold),
         cmocka_unit_test(too_many),
+        cmocka_unit_test(a_stream_that_is_listed_twice),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -512,14 +512,6 @@ static bool blocking_are_pending(const struct gf_submit_table *table)
     return false;
 }
 
-static struct gf_stream_slot *find_slot(struct gf_submit_table *table, CUstream stream)
-{
-    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
-        if (gf_load_acquire(&table->slots[i].stream) == (uintptr_t)stream)
-            return &table->slots[i];
-    return NULL;
-}
-
 /* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has one. */
 static struct gf_visible *find_count(struct gf_submit_table *table, CUstream stream,
                                      CUcontext context, bool *ret_pending)
@@ -539,7 +531,7 @@ static struct gf_visible *find_count(struct gf_submit_table *table, CUstream str
         *ret_pending = is_pending(legacy);
         return own < GF_SUBMITTERS_OWN ? &table->submitters[own].own_visible : NULL;
     }
-    slot = find_slot(table, stream);
+    slot = gf_stream_slot_find(table, stream);
     if (!slot)
         return NULL;
     *ret_pending = gf_load_relaxed(&slot->blocking) && is_pending(legacy);

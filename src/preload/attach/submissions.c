@@ -19,11 +19,6 @@ _Atomic unsigned gf_submissions_elsewhere, gf_submissions_epoch;
 static _Atomic unsigned queries;    /* of the program's threads, in progress */
 static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */
 
-static struct gf_stream_slot *probe_slot(CUstream stream, unsigned i)
-{
-    return &gf_submissions.slots[(gf_submissions_slot_of(stream) + i) % GF_STREAM_SLOTS];
-}
-
 static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts *facts)
 {
     gf_store_relaxed(&slot->context, (uintptr_t)facts->context);
@@ -38,7 +33,7 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_stream_facts *facts)
 {
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
-        struct gf_stream_slot *slot = probe_slot(stream, i);
+        struct gf_stream_slot *slot = gf_stream_slot_probe(&gf_submissions, stream, i);
         uintptr_t none = 0;
         if (gf_load_relaxed(&slot->stream) ||
             !gf_cas_acquire(&slot->stream, &none, GF_SUBMIT_FILLING))
@@ -61,19 +56,9 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
     return NULL;
 }
 
-static struct gf_stream_slot *find_stream_slot(CUstream stream)
-{
-    for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
-        struct gf_stream_slot *slot = probe_slot(stream, i);
-        if (gf_load_acquire(&slot->stream) == (uintptr_t)stream)
-            return slot;
-    }
-    return NULL;
-}
-
 struct gf_stream_slot *gf_submissions_list(CUstream stream, gf_stream_facts_fn *facts)
 {
-    struct gf_stream_slot *const slot = find_stream_slot(stream);
+    struct gf_stream_slot *const slot = gf_stream_slot_find(&gf_submissions, stream);
     struct gf_stream_facts found;
 
     if (slot)
@@ -90,7 +75,7 @@ struct gf_visible *gf_submissions_visible(CUstream stream, CUcontext context)
     if (stream == CU_STREAM_PER_THREAD)
         return set && set <= GF_SUBMITTERS_OWN ? &gf_submissions.submitters[set - 1].own_visible
                                                : NULL;
-    struct gf_stream_slot *const slot = find_stream_slot(stream);
+    struct gf_stream_slot *const slot = gf_stream_slot_find(&gf_submissions, stream);
     return slot ? &slot->visible : NULL;
 }
 
@@ -190,7 +175,7 @@ void gf_submissions_unlist(CUstream stream)
     if ((uintptr_t)stream <= GF_SUBMIT_FILLING)
         return; /* a predefined handle, which no slot has */
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
-        struct gf_stream_slot *slot = probe_slot(stream, i);
+        struct gf_stream_slot *slot = gf_stream_slot_probe(&gf_submissions, stream, i);
         if (gf_load_relaxed(&slot->stream) == (uintptr_t)stream)
             remove_stream(slot, (uintptr_t)stream, true);
     }

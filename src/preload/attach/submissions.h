@@ -124,15 +124,10 @@ static inline void gf_submissions_waited(void)
     }
 }
 
-static inline unsigned gf_submissions_slot_of(CUstream stream)
-{
-    return (unsigned)(((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % GF_STREAM_SLOTS;
-}
-
 /* Returns the stream's slot if that is the first slot of the look-up, otherwise NULL. */
 static inline struct gf_stream_slot *gf_submissions_quick(CUstream stream)
 {
-    struct gf_stream_slot *slot = &gf_submissions.slots[gf_submissions_slot_of(stream)];
+    struct gf_stream_slot *slot = gf_stream_slot_probe(&gf_submissions, stream, 0);
     return gf_likely(gf_load_relaxed(&slot->stream) == (uintptr_t)stream) ? slot : NULL;
 }
 
