@@ -189,6 +189,18 @@ def test_names_of_one_report(a_report, tmp_path):
     assert b"A has reports of 1 runs" in done.stderr, done
 
 
+def test_names_of_one_folder(a_report, tmp_path):
+    """Each link takes no space. A folder with many names would be listed for each of them."""
+    for side in "AB":
+        (tmp_path / side / "run").mkdir(parents=True)
+    for i in range(4000):
+        (tmp_path / "A" / "run" / f"{i}").touch()
+        (tmp_path / "A" / f"{i}").symlink_to("run")
+    (tmp_path / "A" / "run" / "r.json").write_text(json.dumps(a_report))
+    done = bounded("compare", tmp_path / "A", tmp_path / "B", cpu_s=1)
+    assert b"A has reports of 1 runs" in done.stderr, done
+
+
 def test_standstills(a_report, tmp_path):
     """Each process stands in another step."""
     small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}

@@ -53,22 +53,28 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
 struct reading {
     struct gf_folder *folder;
     struct gf_figures run;
-    struct gf_text_pool files; /* device and inode of each report: further names are left out */
+    struct gf_text_pool files; /* device and inode of each file or folder that was read */
 };
+
+/* Whether no other name of the file or folder was read. */
+static bool is_first_name(struct reading *reading, const struct stat *found)
+{
+    const uint64_t file[] = {found->st_dev, found->st_ino};
+    bool is_new;
+
+    gf_text_pool_add(&reading->files, (const char *)file, sizeof(file), &is_new);
+    return is_new;
+}
 
 static int add_process(void *closure, const char *path)
 {
     struct reading *reading = closure;
     struct stat found;
-    bool is_new = true;
 
-    if (!is_report_name(strrchr(path, '/') + 1))
+    if (!is_report_name(strrchr(path, '/') + 1) ||
+        (stat(path, &found) == 0 && !is_first_name(reading, &found)))
         return 0;
-    if (stat(path, &found) == 0) {
-        const uint64_t file[] = {found.st_dev, found.st_ino};
-        gf_text_pool_add(&reading->files, (const char *)file, sizeof(file), &is_new);
-    }
-    return is_new ? gf_run_add(&reading->run, path) : 0;
+    return gf_run_add(&reading->run, path);
 }
 
 static int add_run(void *closure, const char *path)
@@ -79,9 +85,12 @@ static int add_run(void *closure, const char *path)
 
     if (stat(path, &found))
         return 0;
+    const bool is_folder = S_ISDIR(found.st_mode);
+    if (is_folder && !is_first_name(reading, &found))
+        return 0;
     reading->run = (struct gf_figures){0};
-    const int error = S_ISDIR(found.st_mode) ? each_entry(path, add_process, reading)
-                                             : add_process(reading, path);
+    const int error =
+        is_folder ? each_entry(path, add_process, reading) : add_process(reading, path);
     if (error || reading->run.reports < 1)
         return error;
     if (folder->count == GF_FOLDER_RUNS_MAX) {

@@ -20,8 +20,8 @@ struct gf_folder {
 /*
  * Reads a folder, whose entries are runs: a file is the report of a run's only process, and a folder
  * has the reports of all processes of a run. Entries whose names do not end with ".json" or begin
- * with a dot are left out, and so are folders without a report, and further names of a report.
- * Returns 0, or -errno after printing an error. The caller frees the runs in all cases.
+ * with a dot are left out, and so are folders without a report, and further names of a report or
+ * folder. Returns 0, or -errno after printing an error. The caller frees the runs in all cases.
  */
 int gf_folder_read(const char *path, struct gf_folder *ret);
 
