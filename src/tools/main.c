@@ -123,6 +123,6 @@ int main(int argc, char **argv)
     const int error = flush_output();
     if (!error)
         return code;
-    gf_cli_error("", "cannot write to standard output: %s", strerror(error));
-    return code ? code : GF_EXIT_FAILED;
+    return gf_cli_fail(code ? code : GF_EXIT_FAILED, "", "cannot write to standard output: %s",
+                       strerror(error));
 }

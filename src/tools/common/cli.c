@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void gf_cli_error(const char *verb, const char *format, ...)
+int gf_cli_fail(int code, const char *verb, const char *format, ...)
 {
     char text[2048];
     va_list args;
@@ -18,6 +18,7 @@ void gf_cli_error(const char *verb, const char *format, ...)
     va_end(args);
     gf_plain_text(text);
     fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
+    return code;
 }
 
 void gf_cli_report(void *verb, const char *line)
@@ -59,8 +60,8 @@ int gf_cli_machine_error(const char *verb, const char *root, int error)
 {
     char reason[2048];
 
-    gf_cli_error(verb, "%s", gf_cli_machine_reason(root, error, reason, sizeof(reason)));
-    return GF_EXIT_FAILED;
+    return gf_cli_fail(GF_EXIT_FAILED, verb, "%s",
+                       gf_cli_machine_reason(root, error, reason, sizeof(reason)));
 }
 
 static int unknown_flag(const char *verb, const char *word, const struct option *flags)
@@ -76,11 +77,10 @@ static int unknown_flag(const char *verb, const char *word, const struct option 
     for (; is_long && flags->name; flags++)
         gf_nearest_word_try(&nearest, flags->name, flags->name);
     if (nearest.found)
-        gf_cli_error(verb, "--%s is not a flag (did you mean --%s?)", name, nearest.found);
-    else
-        gf_cli_error(verb, "%s%s is not a flag; `gpufeed %s --help` lists them",
-                     is_long ? "--" : word, name, verb);
-    return GF_FLAG_INVALID;
+        return gf_cli_fail(GF_FLAG_INVALID, verb, "--%s is not a flag (did you mean --%s?)", name,
+                           nearest.found);
+    return gf_cli_fail(GF_FLAG_INVALID, verb, "%s%s is not a flag; `gpufeed %s --help` lists them",
+                       is_long ? "--" : word, name, verb);
 }
 
 static const struct option *find_flag(const struct option *flags, const char *word)
@@ -124,10 +124,8 @@ int gf_flags_next(struct gf_flags *reader)
     reader->flag = strncmp(word, "--", 2) == 0 ? find_flag(reader->flags, word + 2) : NULL;
     if (!reader->flag)
         return unknown_flag(verb, word, reader->flags);
-    if (code == '?') {
-        gf_cli_error(verb, "--%s takes no value", reader->flag->name);
-        return GF_FLAG_INVALID;
-    }
+    if (code == '?')
+        return gf_cli_fail(GF_FLAG_INVALID, verb, "--%s takes no value", reader->flag->name);
     if (code != ':' && reader->flag->has_arg && optarg == reader->argv[at + 1] &&
         strcmp(optarg, "--") == 0)
         return GF_FLAG_NO_VALUE;
@@ -145,6 +143,6 @@ const char *gf_flags_operand(struct gf_flags *reader)
 
 int gf_flags_excess(const char *verb, const char *word)
 {
-    gf_cli_error(verb, "unexpected argument %s; see `gpufeed help %s`", word, verb);
-    return GF_EXIT_USAGE;
+    return gf_cli_fail(GF_EXIT_USAGE, verb, "unexpected argument %s; see `gpufeed help %s`", word,
+                       verb);
 }

@@ -24,9 +24,11 @@ enum gf_exit {
 
 /*
  * Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". The text may contain
- * words of the user: gf_plain_text replaces their control characters.
+ * words of the user: gf_plain_text replaces their control characters. Returns the code, so that the
+ * caller can return it.
  */
-void gf_cli_error(const char *verb, const char *format, ...) GF_PRINTF(2, 3);
+int gf_cli_fail(int code, const char *verb, const char *format, ...) GF_PRINTF(3, 4);
+#define gf_cli_error(...) ((void)gf_cli_fail(0, __VA_ARGS__))
 
 /* The same for a function that reports lines; `verb` is its closure. */
 void gf_cli_report(void *verb, const char *line);

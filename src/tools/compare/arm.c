@@ -40,10 +40,8 @@ static int check_variable(const char *variable)
     char *const entries[] = {(char *)(uintptr_t)variable, NULL};
     bool mistaken = false;
 
-    if (strncmp(variable, "GPUFEED_REPORT=", strlen("GPUFEED_REPORT=")) == 0) {
-        gf_cli_error("compare", "GPUFEED_REPORT is set by `gpufeed compare` itself");
-        return -EINVAL;
-    }
+    if (strncmp(variable, "GPUFEED_REPORT=", strlen("GPUFEED_REPORT=")) == 0)
+        return gf_cli_fail(-EINVAL, "compare", "GPUFEED_REPORT is set by `gpufeed compare` itself");
     gf_validate_environment(entries, true, report_mistake, &mistaken);
     return mistaken ? -EINVAL : 0;
 }
@@ -56,22 +54,19 @@ int gf_arms_add(struct gf_arms *arms, const char *text)
     const char *equals = strchr(variable, '=');
 
     if (!length || length >= sizeof(arms->list[0].name) ||
-        (*variable && (!equals || equals == variable))) {
-        gf_cli_error("compare",
-                     "--arm=%.80s is not NAME:VAR=VALUE with a name of at most 31 characters",
-                     text);
-        return -EINVAL;
-    }
+        (*variable && (!equals || equals == variable)))
+        return gf_cli_fail(-EINVAL, "compare",
+                           "--arm=%.80s is not NAME:VAR=VALUE with a name of at most 31 characters",
+                           text);
     struct gf_arm *arm = find_arm(arms, text, length);
     if (!arm || (*variable && check_variable(variable)))
         return -EINVAL;
     size_t count = 0;
     while (arm->variables[count])
         count++;
-    if (count == GF_ARM_VARIABLES) {
-        gf_cli_error("compare", "arm %s has more than %d variables", arm->name, GF_ARM_VARIABLES);
-        return -EINVAL;
-    }
+    if (count == GF_ARM_VARIABLES)
+        return gf_cli_fail(-EINVAL, "compare", "arm %s has more than %d variables", arm->name,
+                           GF_ARM_VARIABLES);
     if (*variable)
         arm->variables[count] = variable;
     return 0;
@@ -81,11 +76,10 @@ int gf_arms_finish(struct gf_arms *arms)
 {
     if (arms->count == GF_ARRAY_LEN(arms->list))
         return 0;
-    if (arms->count) {
-        gf_cli_error("compare", "%s is the only arm; a comparison needs two: add another --arm",
-                     arms->list[0].name);
-        return -EINVAL;
-    }
+    if (arms->count)
+        return gf_cli_fail(-EINVAL, "compare",
+                           "%s is the only arm; a comparison needs two: add another --arm",
+                           arms->list[0].name);
     *arms = (struct gf_arms){.list = {{.name = "observe", .variables = {"GPUFEED=observe"}},
                                       {.name = "on", .variables = {"GPUFEED=on"}}},
                              .count = 2};

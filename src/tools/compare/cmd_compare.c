@@ -407,11 +407,9 @@ static int read_pairs(const char *text, size_t *ret)
     uint64_t number;
 
     if (gf_parse_u64(text, &number) || number < GF_BOOTSTRAP_PAIRS_MIN ||
-        number > GF_BOOTSTRAP_PAIRS_MAX) {
-        gf_cli_error("compare", "-n %.40s is not a number of pairs from %u to %u", text,
-                     GF_BOOTSTRAP_PAIRS_MIN, GF_BOOTSTRAP_PAIRS_MAX);
-        return -EINVAL;
-    }
+        number > GF_BOOTSTRAP_PAIRS_MAX)
+        return gf_cli_fail(-EINVAL, "compare", "-n %.40s is not a number of pairs from %u to %u",
+                           text, GF_BOOTSTRAP_PAIRS_MIN, GF_BOOTSTRAP_PAIRS_MAX);
     *ret = (size_t)number;
     return 0;
 }
@@ -422,10 +420,9 @@ static int read_limit(const char *text, double *ret)
     char *end;
     const double percent = strtod(text, &end);
 
-    if (end == text || (strcmp(end, "%") != 0 && *end) || !(percent >= 0 && percent <= 1000)) {
-        gf_cli_error("compare", "--fail-above=%.40s is not a percentage from 0 to 1000", text);
-        return -EINVAL;
-    }
+    if (end == text || (strcmp(end, "%") != 0 && *end) || !(percent >= 0 && percent <= 1000))
+        return gf_cli_fail(-EINVAL, "compare",
+                           "--fail-above=%.40s is not a percentage from 0 to 1000", text);
     *ret = percent / 100;
     return 0;
 }
@@ -602,17 +599,15 @@ int gf_cmd_compare(int argc, char **argv)
     }
     if (words.command)
         return gf_arms_finish(&words.arms) ? GF_EXIT_USAGE : compare_runs(&words, words.command);
-    if (words.count != 2) {
-        gf_cli_error("compare", "nothing to compare: gpufeed compare -- COMMAND, or "
-                                "gpufeed compare A.json B.json");
-        return GF_EXIT_USAGE;
-    }
+    if (words.count != 2)
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "nothing to compare: gpufeed compare -- COMMAND, or "
+                           "gpufeed compare A.json B.json");
     if (is_folder(words.paths[0]))
         return compare_folders(&words, words.paths);
-    if (words.json || words.fail_above >= 0) {
-        gf_cli_error("compare", "two reports have no interval; --json and --fail-above need a "
-                                "COMMAND or folders of reports");
-        return GF_EXIT_USAGE;
-    }
+    if (words.json || words.fail_above >= 0)
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "two reports have no interval; --json and --fail-above need a "
+                           "COMMAND or folders of reports");
     return compare_reports(words.paths);
 }

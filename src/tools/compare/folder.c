@@ -40,8 +40,7 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
 
     if (!entries) {
         error = -errno;
-        gf_cli_error("compare", "cannot read %s: %s", folder, strerror(-error));
-        return error;
+        return gf_cli_fail(error, "compare", "cannot read %s: %s", folder, strerror(-error));
     }
     for (const char *name; !error && (name = gf_folder_next(entries));)
         if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
@@ -93,10 +92,8 @@ static int add_run(void *closure, const char *path)
         is_folder ? each_entry(path, add_process, reading) : add_process(reading, path);
     if (error || reading->run.reports < 1)
         return error;
-    if (folder->count == GF_FOLDER_RUNS_MAX) {
-        gf_cli_error("compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
-        return -E2BIG;
-    }
+    if (folder->count == GF_FOLDER_RUNS_MAX)
+        return gf_cli_fail(-E2BIG, "compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
     folder->runs[folder->count++] = reading->run;
     gf_figures_add(&folder->sum, &reading->run);
     return 0;

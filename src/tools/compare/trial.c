@@ -81,8 +81,8 @@ static int make_folder(char *ret)
     if (mkdtemp(ret))
         return 0;
     const int error = errno;
-    gf_cli_error("compare", "cannot make the folder %s: %s; set TMPDIR", ret, strerror(error));
-    return -error;
+    return gf_cli_fail(-error, "compare", "cannot make the folder %s: %s; set TMPDIR", ret,
+                       strerror(error));
 }
 
 static void show_progress(size_t done, size_t all)

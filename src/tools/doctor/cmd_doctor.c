@@ -270,8 +270,7 @@ int gf_cmd_doctor(int argc, char **argv)
             print_doctor_help();
             return GF_EXIT_OK;
         case GF_FLAG_NO_VALUE:
-            gf_cli_error("doctor", "--%s needs a folder", reader.flag->name);
-            return GF_EXIT_USAGE;
+            return gf_cli_fail(GF_EXIT_USAGE, "doctor", "--%s needs a folder", reader.flag->name);
         default:
             return GF_EXIT_USAGE;
         }

@@ -86,10 +86,9 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
         write(file.stream, answer);
         error = gf_out_file_end(&file);
     }
-    if (error) {
-        gf_cli_error("report", "cannot write %s: %s", path, gf_output_reason(error));
-        return GF_EXIT_FAILED;
-    }
+    if (error)
+        return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot write %s: %s", path,
+                           gf_output_reason(error));
     return GF_EXIT_OK;
 }
 
@@ -159,15 +158,13 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
     if (flags->idle) {
         if (gf_idle_folded_print(stdout, job, flags->by == GF_BY_RANK))
             return GF_EXIT_OK;
-        gf_cli_error("report",
-                     "--idle needs a report (GPUFEED_REPORT) with Python stacks: no report "
-                     "has one");
-        return GF_EXIT_FAILED;
+        return gf_cli_fail(GF_EXIT_FAILED, "report",
+                           "--idle needs a report (GPUFEED_REPORT) with Python stacks: no report "
+                           "has one");
     }
-    if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job)) {
-        gf_cli_error("report", "--folded needs a log (GPUFEED_LOG): a report has no stacks");
-        return GF_EXIT_FAILED;
-    }
+    if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job))
+        return gf_cli_fail(GF_EXIT_FAILED, "report",
+                           "--folded needs a log (GPUFEED_LOG): a report has no stacks");
     if (flags->form != GF_FORM_FOLDED)
         return show_answer(flags, job, counts);
     gf_folded_print(stdout, job, flags->by);

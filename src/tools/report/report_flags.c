@@ -89,28 +89,26 @@ static void print_report_help(void)
          "only if its executable or library is unchanged.");
 }
 
-static int refuse(const char *flag, const char *value, const char *expected)
+static int refuse(const char *flag, const char *expected)
 {
-    gf_cli_error("report", "--%s: %s is not %s", flag, value, expected);
-    return GF_EXIT_USAGE;
+    return gf_cli_fail(GF_EXIT_USAGE, "report", "--%s: %s is not %s", flag, optarg, expected);
 }
 
-static int read_by(struct gf_report_flags *ret, const char *word)
+static int read_by(struct gf_report_flags *ret)
 {
     for (enum gf_by by = 0; by < GF_BY_COUNT; by++)
-        if (strcmp(word, gf_by_names[by]) == 0) {
+        if (strcmp(optarg, gf_by_names[by]) == 0) {
             ret->by = by;
             return GF_EXIT_OK;
         }
-    return refuse("by", word, "a property: cause, site, rank, step or thread");
+    return refuse("by", "a property: cause, site, rank, step or thread");
 }
 
 static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
 {
-    if (ret->form != GF_FORM_ANSWER && ret->form != form) {
-        gf_cli_error("report", "--json, --events and --folded exclude each other");
-        return GF_EXIT_USAGE;
-    }
+    if (ret->form != GF_FORM_ANSWER && ret->form != form)
+        return gf_cli_fail(GF_EXIT_USAGE, "report",
+                           "--json, --events and --folded exclude each other");
     ret->form = form;
     return GF_EXIT_OK;
 }
@@ -122,20 +120,19 @@ static int read_flag(struct gf_report_flags *ret, int code)
     switch (code) {
     case FLAG_TOP:
         if (gf_parse_u64(optarg, &number) || !number || number > TOP_MAX)
-            return refuse("top", optarg, "a number from 1 to 100000");
+            return refuse("top", "a number from 1 to 100000");
         ret->top = (unsigned)number;
         return GF_EXIT_OK;
     case FLAG_BY:
-        return read_by(ret, optarg);
+        return read_by(ret);
     case FLAG_SINCE:
         return gf_job_filter_since(&ret->filter, optarg)
                    ? GF_EXIT_OK
-                   : refuse("since", optarg,
-                            "a time (08:51, \"2026-11-23 08:51\") or a length (10m)");
+                   : refuse("since", "a time (08:51, \"2026-11-23 08:51\") or a length (10m)");
     case FLAG_RANK:
         return gf_job_filter_ranks(&ret->filter, optarg)
                    ? GF_EXIT_OK
-                   : refuse("rank", optarg, "a list of ranks, such as 0,4-7");
+                   : refuse("rank", "a list of ranks, such as 0,4-7");
     case FLAG_JSON:
         return read_form(ret, GF_FORM_JSON);
     case FLAG_EVENTS:
@@ -163,11 +160,10 @@ static int add_source(struct gf_report_flags *ret, const char *path)
     if (!error)
         return GF_EXIT_OK;
     if (error == -EFBIG)
-        gf_cli_error("report", "%s has more than %d files; name the folder of the job's logs", path,
-                     GF_SOURCES_MAX);
-    else
-        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
-    return GF_EXIT_FAILED;
+        return gf_cli_fail(GF_EXIT_FAILED, "report",
+                           "%s has more than %d files; name the folder of the job's logs", path,
+                           GF_SOURCES_MAX);
+    return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot read %s: %s", path, strerror(-error));
 }
 
 /* Whether two of the output files have the same path, so that one would overwrite the other. */
@@ -194,9 +190,7 @@ static int check_files(const struct gf_report_flags *ret)
         error = "--html, --perfetto, --prometheus and --with need different files";
     else if (gf_report_flags_write(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
         error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
-    if (error)
-        gf_cli_error("report", "%s", error);
-    return error ? GF_EXIT_USAGE : GF_EXIT_OK;
+    return error ? gf_cli_fail(GF_EXIT_USAGE, "report", "%s", error) : GF_EXIT_OK;
 }
 
 static unsigned default_top(const struct gf_report_flags *given)
@@ -217,18 +211,16 @@ static int check_written(const struct gf_report_flags *given, bool has_operands)
     for (size_t i = 0; i < GF_FILES_WRITTEN; i++) {
         if (!given->files[i] || !gf_read_job_takes(given->files[i]))
             continue;
-        gf_cli_error("report",
-                     has_operands
-                         ? "--%s would overwrite %s, which is a log or a report; name the file to "
+        return gf_cli_fail(
+            GF_EXIT_USAGE, "report",
+            has_operands ? "--%s would overwrite %s, which is a log or a report; name the file to "
                            "write first: --%s FILE PATH..."
                          : "--%s took %s as the file to write; name both: --%s FILE PATH...",
-                     names[i], given->files[i], names[i]);
-        return GF_EXIT_USAGE;
+            names[i], given->files[i], names[i]);
     }
     if (has_operands)
         return GF_EXIT_OK;
-    gf_cli_error("report", "no log or report to show: gpufeed report PATH...");
-    return GF_EXIT_USAGE;
+    return gf_cli_fail(GF_EXIT_USAGE, "report", "no log or report to show: gpufeed report PATH...");
 }
 
 /* Refuses flags that contradict each other, or have no effect. */
@@ -239,16 +231,12 @@ static int check(struct gf_report_flags *ret, unsigned operands)
     gf_sources_drop_repeated(&ret->sources);
     for (size_t i = 0; i < ret->sources.count; i++)
         ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
-    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin) {
-        gf_cli_error("report",
-                     "with --events and standard input, --since needs a time instead of a "
-                     "length, because standard input can be read only once");
-        return GF_EXIT_USAGE;
-    }
-    if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT) {
-        gf_cli_error("report", "--by has no effect on --events");
-        return GF_EXIT_USAGE;
-    }
+    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin)
+        return gf_cli_fail(GF_EXIT_USAGE, "report",
+                           "with --events and standard input, --since needs a time instead of a "
+                           "length, because standard input can be read only once");
+    if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT)
+        return gf_cli_fail(GF_EXIT_USAGE, "report", "--by has no effect on --events");
     return check_files(ret) ?: check_written(ret, true);
 }
 

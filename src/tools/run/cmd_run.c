@@ -201,13 +201,12 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
 
     *ret_why = NULL;
     const int error = gf_ld_preload_find(library, sizeof(library));
-    if (error == -ENOENT) {
-        gf_cli_error("run",
-                     "libgpufeed.so is not in %s, relative to this command's folder: install it "
-                     "again, or copy the whole folder of the bundle",
-                     GF_LIBDIR_FROM_BINDIR);
-        return error;
-    }
+    if (error == -ENOENT)
+        return gf_cli_fail(
+            error, "run",
+            "libgpufeed.so is not in %s, relative to this command's folder: install it "
+            "again, or copy the whole folder of the bundle",
+            GF_LIBDIR_FROM_BINDIR);
     if (error) {
         gf_cli_error("run",
                      "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
@@ -217,10 +216,9 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
         return 0;
     }
     const char *fault = gf_elf_fault(library);
-    if (fault) {
-        gf_cli_error("run", "cannot preload %s: %s; install it again", library, fault);
-        return -ENOEXEC;
-    }
+    if (fault)
+        return gf_cli_fail(-ENOEXEC, "run", "cannot preload %s: %s; install it again", library,
+                           fault);
     *ret_why = find_obstacle_in_environment(env, name);
     if (*ret_why) {
         remove_preload(env, library);
@@ -318,10 +316,9 @@ int gf_cmd_run(int argc, char **argv)
         gf_run_flags_help(stdout);
         return GF_EXIT_OK;
     }
-    if (flags.command == argc) {
-        gf_cli_error("run", "no command to run: gpufeed run [flags] -- COMMAND");
-        return GF_EXIT_USAGE;
-    }
+    if (flags.command == argc)
+        return gf_cli_fail(GF_EXIT_USAGE, "run",
+                           "no command to run: gpufeed run [flags] -- COMMAND");
     int code;
     if (flags.init && !flags.print && !gf_init_fork(&code))
         return code;

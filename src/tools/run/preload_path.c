@@ -106,11 +106,11 @@ static int report_forbidden(const char *library)
         gf_shell_word(out, folder);
         fclose(out);
     }
-    gf_cli_error("preload-path",
-                 "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; make a "
-                 "link, ln -s %s /opt/gpufeed, and use /opt/gpufeed/bin/gpufeed",
-                 library, quoted);
-    return GF_EXIT_FAILED;
+    return gf_cli_fail(
+        GF_EXIT_FAILED, "preload-path",
+        "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; make a "
+        "link, ln -s %s /opt/gpufeed, and use /opt/gpufeed/bin/gpufeed",
+        library, quoted);
 }
 
 static int print_path(const char *library)
@@ -121,8 +121,8 @@ static int print_path(const char *library)
         puts(library);
         return GF_EXIT_OK;
     }
-    gf_cli_error("preload-path", "cannot preload %s: %s; install it again", library, fault);
-    return GF_EXIT_FAILED;
+    return gf_cli_fail(GF_EXIT_FAILED, "preload-path", "cannot preload %s: %s; install it again",
+                       library, fault);
 }
 
 int gf_cmd_preload_path(int argc, char **argv)
@@ -145,9 +145,8 @@ int gf_cmd_preload_path(int argc, char **argv)
     case -EINVAL:
         return report_forbidden(library);
     default:
-        gf_cli_error("preload-path",
-                     "libgpufeed.so is not in %s, relative to this command's folder",
-                     GF_LIBDIR_FROM_BINDIR);
-        return GF_EXIT_FAILED;
+        return gf_cli_fail(GF_EXIT_FAILED, "preload-path",
+                           "libgpufeed.so is not in %s, relative to this command's folder",
+                           GF_LIBDIR_FROM_BINDIR);
     }
 }

@@ -33,8 +33,7 @@ static int report_missing_value(const struct option *flag)
     char allowed[256];
 
     gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], allowed, sizeof(allowed));
-    gf_cli_error("run", "--%s needs a value; allowed: %s", flag->name, allowed);
-    return -EINVAL;
+    return gf_cli_fail(-EINVAL, "run", "--%s needs a value; allowed: %s", flag->name, allowed);
 }
 
 static int set_option(const struct option *flag, const char *value, struct gf_env *env)
@@ -42,11 +41,9 @@ static int set_option(const struct option *flag, const char *value, struct gf_en
     const struct gf_option_row *row = &gf_option_rows[flag->val - FLAG_OPTION];
     char mistake[256];
 
-    if (gf_option_check(row, value)) {
-        gf_cli_error("run", "--%s=%.80s %s", flag->name, value,
-                     gf_validate_value(row, value, mistake, sizeof(mistake)));
-        return -EINVAL;
-    }
+    if (gf_option_check(row, value))
+        return gf_cli_fail(-EINVAL, "run", "--%s=%.80s %s", flag->name, value,
+                           gf_validate_value(row, value, mistake, sizeof(mistake)));
     gf_env_set(env, row->name, value);
     return 0;
 }
@@ -71,10 +68,8 @@ int gf_run_flags_read(int argc, char **argv, struct gf_env *env, struct gf_run_f
     }
     ret->command = reader.at;
     if (ret->command < argc && strcmp(argv[ret->command], "-") == 0 &&
-        strcmp(argv[ret->command - 1], "--") != 0) {
-        gf_cli_error("run", "- is not a flag; `gpufeed run --help` lists them");
-        return -EINVAL;
-    }
+        strcmp(argv[ret->command - 1], "--") != 0)
+        return gf_cli_fail(-EINVAL, "run", "- is not a flag; `gpufeed run --help` lists them");
     return 0;
 }
 

@@ -289,8 +289,7 @@ static int read_stacks_words(int argc, char **argv, struct words *ret)
     }
     if (ret->operand || ret->help)
         return 0;
-    gf_cli_error("stacks", "no process to show: gpufeed stacks PID");
-    return GF_EXIT_USAGE;
+    return gf_cli_fail(GF_EXIT_USAGE, "stacks", "no process to show: gpufeed stacks PID");
 }
 
 /* The processes to show. */
@@ -359,9 +358,9 @@ static int run_helper(const struct words *words, const struct shown *shown)
         snprintf(path, sizeof(path), "%s/" PROGRAM, folder);
         execv(path, argv);
     }
-    gf_cli_error("stacks", "cannot start " PROGRAM " in the folder of this command: %s",
-                 strerror(errno));
-    return GF_EXIT_FAILED;
+    return gf_cli_fail(GF_EXIT_FAILED, "stacks",
+                       "cannot start " PROGRAM " in the folder of this command: %s",
+                       strerror(errno));
 }
 
 int gf_cmd_stacks(int argc, char **argv)

@@ -175,8 +175,7 @@ static void print_top_help(void)
 
 static int usage_error(const char *what, const char *text)
 {
-    gf_cli_error("top", "%.40s is not a %s; see `gpufeed help top`", text, what);
-    return -EINVAL;
+    return gf_cli_fail(-EINVAL, "top", "%.40s is not a %s; see `gpufeed help top`", text, what);
 }
 
 static int read_operand(const char *text, struct words *ret)
@@ -263,9 +262,9 @@ static int check_operand(struct words *words)
     }
     if (words->only)
         return check_process(words->only);
-    gf_cli_error("top", "no process of a job %.40s uses libgpufeed now%s", words->operand,
-                 found.unreadable ? "; processes of other users cannot be read" : "");
-    return -ENOENT;
+    return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s",
+                       words->operand,
+                       found.unreadable ? "; processes of other users cannot be read" : "");
 }
 
 struct picture {

@@ -257,8 +257,7 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
             ret->help = true;
             return 0;
         case GF_FLAG_NO_VALUE:
-            gf_cli_error("topo", "--%s needs a folder", reader.flag->name);
-            return GF_EXIT_USAGE;
+            return gf_cli_fail(GF_EXIT_USAGE, "topo", "--%s needs a folder", reader.flag->name);
         case GF_FLAG_INVALID:
             return GF_EXIT_USAGE;
         default:
@@ -274,8 +273,8 @@ static int record_machine(const char *folder)
         printf("wrote %s\n", folder);
         return GF_EXIT_OK;
     }
-    gf_cli_error("topo", "cannot record into %s: %s", folder, gf_output_reason(error));
-    return GF_EXIT_FAILED;
+    return gf_cli_fail(GF_EXIT_FAILED, "topo", "cannot record into %s: %s", folder,
+                       gf_output_reason(error));
 }
 
 static int show_machine(const char *root, bool json)
