@@ -44,6 +44,7 @@ void gf_machine_package_cpus(const struct gf_machine *machine, int package, stru
 }
 
 #define DEVICES "sys/bus/pci/devices"
+#define GPUS_MOST 256 /* a recorded machine may have any number of links to one device */
 
 int gf_pci_canonical(const char *bdf, char ret[20])
 {
@@ -129,7 +130,8 @@ int gf_pci_gpus(const char *root, struct gf_machine *machine)
     DIR *folder = opendir(path);
     if (!folder)
         return 0;
-    for (struct dirent *entry; !error && (entry = readdir(folder));) {
+    for (struct dirent *entry;
+         !error && machine->gpu_count < GPUS_MOST && (entry = readdir(folder));) {
         struct gf_pci device;
         char bdf[20];
         if (gf_pci_canonical(entry->d_name, bdf) == 0 && is_nvidia_gpu(root, bdf) &&

@@ -63,8 +63,8 @@ void gf_machine_package_cpus(const struct gf_machine *machine, int package, stru
 #define GF_PCI_NUMA_STATUS "proc/driver/nvidia/gpus/%s/numa_status"
 
 /*
- * Fills machine->gpus from /sys/bus/pci/devices below root. The list is empty on a machine without
- * a PCI bus. Returns 0 or -ENOMEM.
+ * Fills machine->gpus, with at most 256 GPUs, from /sys/bus/pci/devices below root. The list is empty
+ * on a machine without a PCI bus. Returns 0 or -ENOMEM.
  */
 int gf_pci_gpus(const char *root, struct gf_machine *machine);
 

@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 
@@ -178,3 +179,48 @@ def test_a_recording_below_the_root_folder_of_a_container(run, machine):
     run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, "doctor", "--machine", path, preload=False, timeout=20)
     opened = [line for line in trace.read_text().splitlines() if f"{machine}/proc/meminfo" in line]
     assert opened and all("O_PATH" in line for line in opened), opened
+
+
+def bounded(*words, cpu_s=2):
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s)))
+
+
+@pytest.mark.parametrize("kind, links", [("GPU", 6000), ("network card", 400)])
+def test_links_to_one_device(machine, kind, links):
+    """Each link takes no space. All are the same GPU, or the same network card with many interrupts."""
+    devices = machine / "sys/bus/pci/devices"
+    if kind == "GPU":
+        (devices / "0000:00:01.0/class").write_text("0x030200\n")
+        (devices / "0000:00:01.0/vendor").write_text("0x10de\n")
+    else:
+        shutil.copytree(machine / "proc/irq/77", machine / "proc/irq/8")
+        for i in range(3000):
+            (devices / f"0000:00:01.0/msi_irqs/{i + 1000}").touch()
+    for i in range(links):
+        (devices / f"{i + 0x1000:04x}:00:01.0").symlink_to("0000:00:01.0")
+    done = bounded("doctor", "--machine", machine)
+    assert done.returncode == 1 and re.search(f"{kind} ....:00:01.0: CPUs of other nodes serve all", done.stdout), done
+
+
+def test_a_machine_with_many_nodes(machine):
+    """Each GPU is near half of the nodes, and the process may use only one CPU of the others."""
+    nodes, devices = machine / "sys/devices/system/node", machine / "sys/bus/pci/devices"
+    shutil.rmtree(nodes)
+    for name, text in {"topology.txt": "Package:1 [NUMANode(memory=1GB)] Core:700 PU:1", "proc/self/status": "Cpus_allowed_list: 699\n",
+                       "sys/devices/system/cpu/online": "0-699\n", "sys/devices/system/node/online": "0-699\n"}.items():
+        (machine / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine / name).write_text(text)
+    for i in range(700):
+        (nodes / f"node{i}").mkdir()
+        (nodes / f"node{i}/cpulist").write_text(f"{i}\n")
+        (nodes / f"node{i}/distance").write_text(" ".join("10" if i == k else "20" for k in range(700)))
+    for gpu in devices.iterdir():
+        if (gpu / "class").read_text().startswith("0x0302"):
+            (gpu / "numa_node").write_text("-1\n")
+            (gpu / "local_cpulist").write_text("0-698\n")
+            for i in range(56):
+                (devices / f"{i + 0x1000:04x}:00:01.0").symlink_to(gpu.name)
+            break
+    done = bounded("topo", "--machine", machine)
+    assert done.returncode == 0 and "the nearest CPUs that it may use are on node 699" in done.stdout, done.stdout[-2000:]

@@ -49,12 +49,15 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
            !gf_set_empty(&ret->local);
 }
 
+/* Of all devices. A recorded machine may have any number of links to one device. */
+#define INTERRUPTS_MOST 32768
+
 /*
  * Counts in *ret_all the device's interrupts, and in *ret_far those that only CPUs of other nodes
- * serve.
+ * serve. Reads at most *left interrupts.
  */
 static void count_interrupts(const struct gf_check_input *input, const struct device *device,
-                             unsigned *ret_all, unsigned *ret_far)
+                             unsigned *left, unsigned *ret_all, unsigned *ret_far)
 {
     char path[GF_PROCFS_PATH_MAX];
     struct gf_cpus cpus;
@@ -62,7 +65,7 @@ static void count_interrupts(const struct gf_check_input *input, const struct de
     *ret_all = *ret_far = 0;
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/msi_irqs", input->root, device->bdf);
     GF_FOLDER(folder, path);
-    for (const char *name; (name = gf_folder_next(folder));) {
+    for (const char *name; *left && (name = gf_folder_next(folder)); --*left) {
         if (*name < '0' || *name > '9')
             continue;
         snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", name);
@@ -99,7 +102,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
 {
     char path[GF_PROCFS_PATH_MAX];
     struct device device;
-    unsigned devices = 0, problems = 0, all, far;
+    unsigned devices = 0, problems = 0, left = INTERRUPTS_MOST, all, far;
 
     if (input->topo->machine->node_count < 2)
         return;
@@ -108,7 +111,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
     for (const char *name; (name = gf_folder_next(folder));) {
         if (!gf_pci_is_canonical(name) || !read_device(input, name, &device))
             continue;
-        count_interrupts(input, &device, &all, &far);
+        count_interrupts(input, &device, &left, &all, &far);
         devices += all > 0;
         if (all && far == all && problems++ < INTERRUPT_PROBLEMS_MAX)
             report_far_interrupts(&device, far, ret);

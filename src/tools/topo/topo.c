@@ -13,20 +13,19 @@
 static int nearest_usable(const struct gf_topo *topo, const struct gf_nodes *nodes)
 {
     const struct gf_machine *machine = topo->machine;
+    const size_t count = machine->distances ? machine->node_count : 0;
     unsigned best = 0;
     int found = -1;
 
-    for (int from = gf_set_next(nodes, 0); from >= 0; from = gf_set_next(nodes, (unsigned)from + 1))
-        for (size_t i = 0; i < machine->node_count; i++) {
-            const struct gf_node *node = &machine->nodes[i];
-            const unsigned distance = gf_machine_distance(machine, (unsigned)from, node->id);
-            if (!distance || !gf_set_meet(&node->cpus, &topo->facts.start))
-                continue;
-            if (found < 0 || distance < best) {
-                best = distance;
-                found = (int)node->id;
-            }
+    for (size_t i = 0; i < count * count; i++) {
+        const struct gf_node *from = &machine->nodes[i / count], *to = &machine->nodes[i % count];
+        const unsigned distance = machine->distances[i];
+        if (distance && (found < 0 || distance < best) && gf_set_test(nodes, from->id) &&
+            gf_set_meet(&to->cpus, &topo->facts.start)) {
+            best = distance;
+            found = (int)to->id;
         }
+    }
     return found;
 }
 
