@@ -57,12 +57,19 @@ static inline void gf_errno_restore(const int *kept)
 /* For comparison functions of qsort: -1, 0 or 1 if a is less than, equal to or greater than b. */
 #define gf_order(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* A comparison function for qsort: sorts doubles in ascending order. */
-static inline int gf_by_double(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return gf_order(x, y);
-}
+/*
+ * Defines a comparison function for qsort. `order` is an expression of the elements *one and *other:
+ * below 0 if *one comes first.
+ */
+#define GF_COMPARATOR(name, type, order)                                                           \
+    static inline int name(const void *a, const void *b)                                           \
+    {                                                                                              \
+        const type *const one = a, *const other = b;                                               \
+        return order;                                                                              \
+    }
+
+/* Sorts doubles in ascending order. */
+GF_COMPARATOR(gf_by_double, double, gf_order(*one, *other))
 
 /*
  * Memory for one call that needs more than a small stack can hold. A thread's stack may have only

@@ -53,11 +53,7 @@ static void add_pages(struct gf_pages *to, const struct gf_pages *pages, uint64_
     to->total += pages->total * page_bytes;
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const struct gf_range *left = a, *right = b;
-    return gf_order(left->start, right->start);
-}
+GF_COMPARATOR(by_start, struct gf_range, gf_order(one->start, other->start))
 
 struct reader {
     const char *file;

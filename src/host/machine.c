@@ -103,11 +103,7 @@ static int read_device(const char *root, const char *bdf, struct gf_pci *ret)
     return 0;
 }
 
-static int by_bdf(const void *a, const void *b)
-{
-    const struct gf_pci *x = a, *y = b;
-    return strcmp(x->bdf, y->bdf);
-}
+GF_COMPARATOR(by_bdf, struct gf_pci, strcmp(one->bdf, other->bdf))
 
 static int append_gpu(struct gf_machine *machine, const struct gf_pci *device)
 {

@@ -333,11 +333,8 @@ static int package_of(hwloc_topology_t topology, hwloc_obj_t object)
     return package ? (int)package->logical_index : -1;
 }
 
-static int by_first_cpu(const void *a, const void *b)
-{
-    const struct gf_core *x = a, *y = b;
-    return gf_set_next(&x->cpus, 0) - gf_set_next(&y->cpus, 0);
-}
+GF_COMPARATOR(by_first_cpu, struct gf_core,
+              gf_set_next(&one->cpus, 0) - gf_set_next(&other->cpus, 0))
 
 int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machine)
 {
@@ -363,11 +360,7 @@ int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machin
     return 0;
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct gf_node *x = a, *y = b;
-    return gf_order(x->id, y->id);
-}
+GF_COMPARATOR(by_id, struct gf_node, gf_order(one->id, other->id))
 
 int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machine)
 {

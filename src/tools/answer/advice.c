@@ -151,12 +151,8 @@ static void add_sums(const struct gf_answer *answer, struct items *items)
     }
 }
 
-static int by_gain(const void *a, const void *b)
-{
-    const struct item *one = a, *other = b;
-
-    return gf_order(one->of, other->of) ?: gf_order(other->gain_s, one->gain_s);
-}
+GF_COMPARATOR(by_gain, struct item,
+              gf_order(one->of, other->of) ?: gf_order(other->gain_s, one->gain_s))
 
 static void say_gains(struct gf_answer *answer)
 {

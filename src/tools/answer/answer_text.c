@@ -33,13 +33,9 @@ static void end_row(FILE *out, int used, const char *text)
     gf_wrap(out, "", text, 6, screen_width(out));
 }
 
-static int by_need(const void *a, const void *b)
-{
-    const struct gf_rank_row *one = a, *other = b;
-    int order = gf_order(other->excess_s, one->excess_s);
-    order = order ?: gf_order(other->step_s, one->step_s);
-    return order ?: gf_order(one->rank, other->rank);
-}
+GF_COMPARATOR(by_need, struct gf_rank_row,
+              gf_order(other->excess_s, one->excess_s)
+                  ?: (gf_order(other->step_s, one->step_s) ?: gf_order(one->rank, other->rank)))
 
 static void print_rank(FILE *out, const struct gf_answer *answer, const struct gf_rank_row *row)
 {

@@ -78,11 +78,7 @@ static void find_groups(const struct gf_job *job, struct standing *ret)
     }
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
-    return gf_order(one, other);
-}
+GF_COMPARATOR(by_number, int64_t, gf_order(*one, *other))
 
 /* Writes "ranks 0, 1, 4-6", or "process 4711" without ranks. */
 static void say_members(const struct gf_job *job, const struct standing *standing, size_t group,

@@ -49,12 +49,8 @@ static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
  * If a function has several names, the first name in the file is sorted last, because the search
  * uses the last one.
  */
-static int compare_functions(const void *a, const void *b)
-{
-    const struct function *one = a, *other = b;
-
-    return gf_order(one->start, other->start) ?: gf_order(other->row, one->row);
-}
+GF_COMPARATOR(compare_functions, struct function,
+              gf_order(one->start, other->start) ?: gf_order(other->row, one->row))
 
 static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *symbol)
 {

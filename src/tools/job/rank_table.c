@@ -6,11 +6,7 @@
 
 #include <stdlib.h>
 
-static int by_rank(const void *a, const void *b)
-{
-    const struct gf_rank_row *one = a, *other = b;
-    return gf_order(one->rank, other->rank);
-}
+GF_COMPARATOR(by_rank, struct gf_rank_row, gf_order(one->rank, other->rank))
 
 static void sort_rows(struct gf_rank_table *table)
 {

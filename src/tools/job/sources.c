@@ -95,13 +95,9 @@ struct file {
 };
 
 /* Sorts by file, and keeps the order of the sources of one file. */
-static int by_file(const void *a, const void *b)
-{
-    const struct file *one = a, *other = b;
-    int order = gf_order(one->device, other->device);
-    order = order ?: gf_order(one->inode, other->inode);
-    return order ?: gf_order(one->source, other->source);
-}
+GF_COMPARATOR(by_file, struct file,
+              gf_order(one->device, other->device)
+                  ?: (gf_order(one->inode, other->inode) ?: gf_order(one->source, other->source)))
 
 static void drop(struct gf_sources *sources, size_t repeat, size_t first)
 {

@@ -8,14 +8,9 @@
 
 #define SLOWEST 1000 /* stalls are summed only for this many of the longest steps */
 
-static int by_length(const void *a, const void *b)
-{
-    const struct gf_step *one = a, *other = b;
-    int order = gf_order(other->has_end, one->has_end);
-    order = order ?: gf_order(other->s, one->s);
-    order = order ?: gf_order(one->at, other->at);
-    return order ?: gf_order(one->process, other->process);
-}
+GF_COMPARATOR(by_length, struct gf_step,
+              (gf_order(other->has_end, one->has_end) ?: gf_order(other->s, one->s))
+                  ?: (gf_order(one->at, other->at) ?: gf_order(one->process, other->process)))
 
 /*
  * Makes a step of each mark. Goes backwards through the marks, so that the next mark of the
@@ -112,13 +107,9 @@ struct point {
     double at, s;
 };
 
-static int by_process_and_time(const void *a, const void *b)
-{
-    const struct point *one = a, *other = b;
-    int order = gf_order(one->process, other->process);
-    order = order ?: gf_order(one->at, other->at);
-    return order ?: gf_order(one->step, other->step);
-}
+GF_COMPARATOR(by_process_and_time, struct point,
+              gf_order(one->process, other->process)
+                  ?: (gf_order(one->at, other->at) ?: gf_order(one->step, other->step)))
 
 static double median(const struct point *list, size_t count, double *buf)
 {
@@ -168,11 +159,7 @@ static struct gf_step_onset onset_of(const struct point *list, size_t count, dou
     return (struct gf_step_onset){list[at].step, list[at].at, before, after};
 }
 
-static int by_onset(const void *a, const void *b)
-{
-    const struct gf_step_onset *one = a, *other = b;
-    return gf_order(one->at, other->at);
-}
+GF_COMPARATOR(by_onset, struct gf_step_onset, gf_order(one->at, other->at))
 
 /*
  * Searches the steps of each process separately. If at least half of the processes became slower,
@@ -262,12 +249,8 @@ static void read_steps(const json_t *times, struct gf_reported_steps *ret)
         read_detail(slowest, ret);
 }
 
-static int by_median(const void *a, const void *b)
-{
-    const struct gf_reported_steps *one = a, *other = b;
-
-    return gf_order(other->p50_s, one->p50_s) ?: gf_order(one->process, other->process);
-}
+GF_COMPARATOR(by_median, struct gf_reported_steps,
+              gf_order(other->p50_s, one->p50_s) ?: gf_order(one->process, other->process))
 
 struct gf_reported_list gf_reported_steps_find(const struct gf_job *job)
 {

@@ -72,12 +72,8 @@ void gf_copies_add(struct gf_copies *copies, const json_t *report)
         gf_report_text(transfers, "staging_off", copies->staging_off, sizeof(copies->staging_off));
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    const struct gf_copy_reason *one = a, *other = b;
-
-    return gf_order(other->sum.bytes, one->sum.bytes) ?: strcmp(one->name, other->name);
-}
+GF_COMPARATOR(by_bytes, struct gf_copy_reason,
+              gf_order(other->sum.bytes, one->sum.bytes) ?: strcmp(one->name, other->name))
 
 void gf_copies_finish(struct gf_copies *copies)
 {
@@ -185,12 +181,8 @@ void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t ra
     }
 }
 
-static int by_time(const void *a, const void *b)
-{
-    const struct gf_gpu_part *one = a, *other = b;
-
-    return gf_order(other->s, one->s) ?: strcmp(one->name, other->name);
-}
+GF_COMPARATOR(by_time, struct gf_gpu_part,
+              gf_order(other->s, one->s) ?: strcmp(one->name, other->name))
 
 void gf_gpu_seconds_add(const json_t *report, double *gpu_s, double *empty_s)
 {

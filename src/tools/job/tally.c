@@ -53,19 +53,11 @@ static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
     row->longest_us = gf_max(row->longest_us, other->longest_us);
 }
 
-static int by_key(const void *a, const void *b)
-{
-    const struct gf_tally_row *one = a, *other = b;
+GF_COMPARATOR(by_key, struct gf_tally_row,
+              gf_order(one->key, other->key) ?: gf_order(one->main, other->main))
 
-    return gf_order(one->key, other->key) ?: gf_order(one->main, other->main);
-}
-
-static int by_sum(const void *a, const void *b)
-{
-    const struct gf_tally_row *one = a, *other = b;
-
-    return gf_order(other->us, one->us) ?: gf_order(one->key, other->key);
-}
+GF_COMPARATOR(by_sum, struct gf_tally_row,
+              gf_order(other->us, one->us) ?: gf_order(one->key, other->key))
 
 /* Sorts rows that are in the order of their keys. */
 static void sort_by_sum(struct gf_tally *tally)
@@ -185,12 +177,8 @@ void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t 
 }
 
 /* The row with the main value comes before the rows that gf_tally_add added. */
-static int by_row_key(const void *a, const void *b)
-{
-    const struct gf_tally_row *one = a, *other = b;
-
-    return gf_order(one->key, other->key) ?: gf_order(other->main_us, one->main_us);
-}
+GF_COMPARATOR(by_row_key, struct gf_tally_row,
+              gf_order(one->key, other->key) ?: gf_order(other->main_us, one->main_us))
 
 void gf_tally_join(struct gf_tally *tally)
 {

@@ -13,14 +13,9 @@ struct line {
     uint64_t us;
 };
 
-static int by_line(const void *a, const void *b)
-{
-    const struct line *one = a, *other = b;
-    int order = gf_order(one->key, other->key);
-    order = order ?: gf_order(one->stack, other->stack);
-    order = order ?: gf_order(one->call, other->call);
-    return order ?: gf_order(one->cause, other->cause);
-}
+GF_COMPARATOR(by_line, struct line,
+              (gf_order(one->key, other->key) ?: gf_order(one->stack, other->stack))
+                  ?: (gf_order(one->call, other->call) ?: gf_order(one->cause, other->cause)))
 
 /* Replaces semicolons, because they separate frames. */
 static void print_frame(FILE *out, const char *text)

@@ -65,12 +65,8 @@ static void value(const struct metrics *metrics, double number)
     fprintf(metrics->out, "} %.10g\n", number);
 }
 
-static int by_cause(const void *a, const void *b)
-{
-    const struct sum *one = a, *other = b;
-
-    return gf_order(one->process, other->process) ?: gf_order(one->cause, other->cause);
-}
+GF_COMPARATOR(by_cause, struct sum,
+              gf_order(one->process, other->process) ?: gf_order(one->cause, other->cause))
 
 static void find_owners(struct metrics *metrics)
 {

@@ -47,12 +47,8 @@ struct work {
     bool *has[GF_LANE_THREAD]; /* by process */
 };
 
-static int by_time(const void *a, const void *b)
-{
-    const struct candidate *one = a, *other = b;
-
-    return gf_order(other->s, one->s) ?: gf_order(one->number, other->number);
-}
+GF_COMPARATOR(by_time, struct candidate,
+              gf_order(other->s, one->s) ?: gf_order(one->number, other->number))
 
 static int by_rank(const void *a, const void *b, void *job)
 {

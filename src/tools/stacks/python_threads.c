@@ -121,11 +121,7 @@ struct search {
     bool short_of_memory;
 };
 
-static int by_self(const void *a, const void *b)
-{
-    const struct area *one = a, *other = b;
-    return (one->self > other->self) - (one->self < other->self);
-}
+GF_COMPARATOR(by_self, struct area, gf_order(one->self, other->self))
 
 static void sort_areas(struct search *s)
 {

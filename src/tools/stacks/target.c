@@ -175,11 +175,7 @@ static int add_new(struct gf_target *target, uint64_t until_ns)
     return found;
 }
 
-static int by_tid(const void *a, const void *b)
-{
-    const struct gf_target_thread *one = a, *other = b;
-    return gf_order(one->tid, other->tid);
-}
+GF_COMPARATOR(by_tid, struct gf_target_thread, gf_order(one->tid, other->tid))
 
 /* After the kernel's last process id, ids begin again at small numbers. */
 static void put_main_thread_first(struct gf_target *target)

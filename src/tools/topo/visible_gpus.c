@@ -72,11 +72,7 @@ static bool read_gpu(const char *root, const char *bdf, bool any_node, struct gf
     return may_open(root, minor, any_node);
 }
 
-static int compare_bdf(const void *a, const void *b)
-{
-    return strcasecmp(((const struct gf_visible_gpu *)a)->bdf,
-                      ((const struct gf_visible_gpu *)b)->bdf);
-}
+GF_COMPARATOR(compare_bdf, struct gf_visible_gpu, strcasecmp(one->bdf, other->bdf))
 
 static void add_recorded(const struct gf_machine *machine, struct gf_visible_gpus *ret)
 {
