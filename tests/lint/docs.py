@@ -40,7 +40,7 @@ def reasons(root, old):
 def causes(root, _old):
     """Returns the table of what the host did while a GPU had nothing to do."""
     rows = ["| cause | the thread that submits work | what helps |", "|---|---|---|"]
-    return rows + [f"| `{name}` | {meaning} | {remedy} |" for name, _, remedy, _, meaning in known(root, "GF_HOST")]
+    return rows + [f"| `{name}` | {meaning} | {remedy} |" for name, _, meaning, remedy in known(root, "GF_HOST")]
 
 
 def graph(root, _old):

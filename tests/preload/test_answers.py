@@ -10,7 +10,7 @@ import re
 import textwrap
 
 import pytest
-from conftest import SOURCE, Runner
+from conftest import COMMAND, SOURCE, Runner
 from test_python import DEBIAN
 
 # A step submits a little work, as a training loop does, so that its thread becomes the feeding thread.
@@ -444,6 +444,11 @@ def answer(run, folder, case, seconds):
             and "submitting thread had no CPU" not in line and "only copies ran" not in line]
     at, remedy = (re.search(pattern, said[0]) if said else None for pattern in (r" at (\S+:\d+) in ", r" \((.*)\)$"))
     causes = json.loads(report.read_text())["gpu_time"]["devices"][0]["causes"]
+    helps = json.loads(run(COMMAND, "report", "--json", report, preload=False).stdout)["helps"]
+    helped = {text.split(" (")[0]: text.split("): ")[-1] for text in helps if " of GPU time" in text}
+    for line in said:  # `gpufeed report` names the same remedies
+        words, said_remedy = re.fullmatch(r"gpufeed:   \S+ % (.*?)(?: at \S+ in .*?)?(?: \((.*)\))?", line).groups()
+        assert helped.get(words) == said_remedy, (line, helps)
     most = max(causes, key=lambda cause: causes[cause]["s"] if cause != "preempted" else 0)
     line = "here" if at and at[1] in marks else at and at[1]
     return (most, line, remedy[1] if remedy else ""), f"{causes}\n{done.stderr}"

@@ -167,15 +167,18 @@ def test_whether_staging_helped(shown, ways, sentence):
     assert sentence in " ".join(shown(report(to_device=ways)).stdout.split())
 
 
-@pytest.mark.parametrize("without, helps", [
-    (None, "fewer threads, or more CPUs"), ({"s": 0.05, "own_cpu_s": 0.1, "cpus": 2}, "fewer threads, or more CPUs"),
-    ({"s": 2.0, "own_cpu_s": 13.0, "cpus": 8}, "fewer threads in the program, or more CPUs; the program used 6.5 of 8 CPUs meanwhile"),
-    ({"s": 2.0, "own_cpu_s": 2.0, "cpus": 8}, "fewer workers and other jobs, or more CPUs; the program used 1.0 of 8 CPUs meanwhile"),
-    ({"s": 2.0, "own_cpu_s": 10.0, "cpus": 8}, "fewer threads, or more CPUs; the program used 5.0 of 8 CPUs meanwhile"),
-    ({"s": 2.0, "own_cpu_s": 20.0, "cpus": 8}, "fewer threads, or more CPUs")])
-def test_who_had_the_cpus_decides_what_helps(shown, without, helps):
-    time = gpu_time({"empty": 40.0, "queued": 60.0}, {"preempted": 40.0}) | ({"without_cpu": without} if without else {})
-    assert f"the submitting thread had no CPU (40.0 s of GPU time): {helps}" in answer(shown, report(gpu_time=time))["helps"]
+def test_what_helps_is_the_remedy_of_the_reports(shown):
+    """The rank with the most time for which its report has a remedy decides. Older reports have no remedies."""
+    def rank(number, seconds, remedies):
+        time = gpu_time({"empty": 40, "queued": 60}, {"preempted": seconds, "data": 40 - seconds})
+        time["devices"][0] |= {"remedies": remedies} if remedies is not None else {}
+        return report(10 + number, number, gpu_time=time)
+    def helps(*ranks):
+        return answer(shown, *(rank(number, *each) for number, each in enumerate(ranks)))["helps"]
+    assert helps((30, {}), (20, {"preempted": "run fewer threads"}), (10, {"preempted": "run fewer workers"})) == [
+        "the submitting thread had no CPU (60.0 s of GPU time): run fewer threads"]
+    assert helps((30, {}), (30, {}), (30, {})) == []
+    assert [text.split(" (")[0] for text in helps((30, {}), (30, None), (30, {}))] == ["the submitting thread had no CPU"]
 
 
 def test_copies_that_are_all_too_small_to_examine(shown):
@@ -220,8 +223,8 @@ def test_gpu_time_leads(shown):
     assert rows == ["nothing to do 60 %", "waiting for data 50 %", "waiting for Python's lock 7.0 %", "new_cause 3.0 %", "only copies 10 %",
                     "other work 30 %"]
     helps = answer(shown, LOG, report(gpu_time=idle))["helps"]
-    assert helps[:2] == ["waiting for data (5 s of GPU time): more or faster loader workers (`num_workers`, `prefetch_factor`)",
-                         "waiting for Python's lock (700 ms of GPU time): worker processes instead of Python threads"]
+    assert helps[:2] == ["waiting for data (5 s of GPU time): use more DataLoader workers, or make their work cheaper",
+                         "waiting for Python's lock (700 ms of GPU time): move the work of other threads to processes"]
     assert not any(text.startswith("purge") for text in helps)  # its stalls are short, so no help is printed
     found = answer(shown, report(10, 0, gpu_time=idle), report(11, 1, gpu_time=busy))
     assert found["differing"] == ["rank 0 left its GPU without work 60 % of the time (median 2.0 %; mostly waiting for data 50 %)"]

@@ -244,10 +244,10 @@ def test_five_questions_about_a_job_of_eight_ranks(run, recorded):
 @pytest.mark.parametrize("name, first, onset, helps", [
     ("slow_loader", "Rank 0 on node0 took 42 ms per step (median 19 ms), left its GPU without work 53 % of the time (median 27 %; mostly waiting for "
      "data 33 % at train.py:34 in train_one).", "Since step 47 (11:29:36) steps of rank 0 take 45 ms instead of 20 ms.",
-     "waiting for data (1.3 s of GPU time, mostly of rank 0 at train.py:34 in train_one): more or faster loader workers"),
+     "waiting for data (1.3 s of GPU time, mostly of rank 0 at train.py:34 in train_one): use more DataLoader workers"),
     ("slow_loaders", "The GPUs had nothing to do 60 % of the time: waiting for data 45 % (at train.py:34 in train_one), ",
      "Since step 39 (12:00:51) steps take 45 ms instead of 29 ms.",
-     "waiting for data (15.2 s of GPU time, mostly at train.py:34 in train_one): more or faster loader workers")])
+     "waiting for data (15.2 s of GPU time, mostly at train.py:34 in train_one): use more DataLoader workers")])
 def test_five_questions_about_slow_loaders(run, recorded, name, first, onset, helps):
     """The loader of rank 0 takes 40 ms longer from batch 45 on; the loader of each rank does so from batch 38 on. Up to
     two batches wait in a queue."""

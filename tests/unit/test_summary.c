@@ -59,14 +59,14 @@ static void a_thread_without_a_cpu_lost_it_to_this_process_or_to_others(void **s
     assert_string_equal(line_without_cpu(99, 50, 4),
                         " (request more CPUs, or run fewer threads, workers and other jobs)");
     assert_string_equal(line_without_cpu(2000, 6000, 4),
-                        ", while this process used 3.0 of 4 CPUs (run fewer threads in it, or "
-                        "request more CPUs)");
+                        " (run fewer threads in this process, or request more CPUs; this process "
+                        "used 3.0 of 4 CPUs meanwhile)");
     assert_string_equal(line_without_cpu(2000, 5000, 4),
-                        ", while this process used 2.5 of 4 CPUs (request more CPUs, or run fewer "
-                        "threads, workers and other jobs)");
+                        " (request more CPUs, or run fewer threads, workers and other jobs; this "
+                        "process used 2.5 of 4 CPUs meanwhile)");
     assert_string_equal(line_without_cpu(2000, 1000, 1),
-                        ", while this process used 0.5 of 1 CPU (run fewer workers and other jobs, "
-                        "or request more CPUs)");
+                        " (run fewer workers and other jobs, or request more CPUs; this process "
+                        "used 0.5 of 1 CPU meanwhile)");
     /* Its other threads may use more CPUs than its main thread. */
     assert_string_equal(line_without_cpu(2000, 9000, 4),
                         " (request more CPUs, or run fewer threads, workers and other jobs)");

@@ -15,7 +15,7 @@ const char *gf_gpu_state_name(enum gf_gpu_state state)
 const char *gf_host_cause_name(enum gf_host_cause cause)
 {
     static const char *const names[] = {
-#define GF_HOST(name, words, remedy, brief, meaning) #name,
+#define GF_HOST(name, words, meaning, remedy) #name,
 #include "abi/reasons.def"
     };
     return names[cause];

@@ -20,7 +20,7 @@ enum gf_gpu_state {
 const char *gf_gpu_state_name(enum gf_gpu_state state);
 
 enum gf_host_cause {
-#define GF_HOST(name, words, remedy, brief, meaning) gf_host_##name,
+#define GF_HOST(name, words, meaning, remedy) gf_host_##name,
 #include "abi/reasons.def"
     GF_HOST_CAUSE_COUNT,
 };

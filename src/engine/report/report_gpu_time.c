@@ -2,6 +2,7 @@
 #include "engine/report/report_gpu_time.h"
 
 #include "base/fmt.h"
+#include "engine/report/summary_time.h"
 #include "engine/report/transfer_sums.h"
 #include "engine/transfer/stats.h"
 
@@ -43,6 +44,18 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
     }
 }
 
+static void put_remedies(struct gf_json *json, const struct gf_gpu_time *time,
+                         const struct gf_gpu_time_device *device)
+{
+    char remedy[GF_REMEDY];
+
+    gf_json_begin(json, "remedies", '{');
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
+        if (*gf_summary_gpu_time_remedy(time, device, i, remedy, sizeof(remedy)))
+            gf_json_text(json, gf_host_cause_name(i), remedy);
+    gf_json_end(json, '}');
+}
+
 static void put_paths(struct gf_json *json, unsigned device)
 {
     struct gf_idle_path path;
@@ -56,9 +69,10 @@ static void put_paths(struct gf_json *json, unsigned device)
     }
 }
 
-static void put_device(struct gf_json *json, unsigned number,
-                       const struct gf_gpu_time_device *device, uint64_t started_ns)
+static void put_device(struct gf_json *json, unsigned number, const struct gf_gpu_time *time,
+                       uint64_t started_ns)
 {
+    const struct gf_gpu_time_device *device = &time->device[number];
     const uint64_t total = gf_gpu_time_whole(device);
 
     gf_json_object(json, NULL);
@@ -75,6 +89,7 @@ static void put_device(struct gf_json *json, unsigned number,
         if (device->cause_ns[i])
             put_share(json, gf_host_cause_name((enum gf_host_cause)i), device->cause_ns[i], total);
     gf_json_end(json, '}');
+    put_remedies(json, time, device);
     put_lines(json, device);
     put_paths(json, number);
     gf_json_size(json, "gaps", device->gap_count);
@@ -127,7 +142,7 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
     gf_json_begin(json, "devices", '[');
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (time->device[i].used)
-            put_device(json, i, &time->device[i], started_ns);
+            put_device(json, i, time, started_ns);
     gf_json_end(json, ']');
 }
 

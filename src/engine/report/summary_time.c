@@ -18,7 +18,7 @@
 static const struct {
     const char *words, *remedy;
 } causes[] = {
-#define GF_HOST(name, words, remedy, brief, meaning) {words, brief},
+#define GF_HOST(name, words, meaning, remedy) {words, remedy},
 #include "abi/reasons.def"
 };
 
@@ -67,23 +67,24 @@ static bool say_copying(struct gf_textbuf *out, const struct gf_gpu_time_device 
 }
 
 /*
- * Writes how many CPUs this process used while the submitting thread had none, and returns what
- * helps. The process may use more CPUs than its main thread if only some threads are bound; then the
+ * Says what helps a submitting thread that had no CPU, and how many CPUs its process used meanwhile.
+ * The process may use more CPUs than its main thread if only some threads are bound; then the
  * figures do not show what the submitting thread competed with.
  */
-static const char *say_users(struct gf_textbuf *out, const struct gf_cpu_use *use,
-                             const char *remedy)
+static void say_users(struct gf_textbuf *out, const struct gf_cpu_use *use)
 {
     const uint64_t tenths = use->ns ? use->own_ns * 10 / use->ns : 0,
                    all = UINT64_C(10) * use->cpus;
+    const bool known = use->ns >= WITHOUT_CPU_NS && tenths <= all + 1;
 
-    if (use->ns < WITHOUT_CPU_NS || tenths > all + 1)
-        return remedy;
-    gf_say(out, ", while this process used %lu.%lu of %u CPU%s", tenths / 10, tenths % 10,
-           use->cpus, use->cpus == 1 ? "" : "s");
-    return 4 * tenths >= 3 * all ? "run fewer threads in it, or request more CPUs"
-           : 2 * tenths <= all   ? "run fewer workers and other jobs, or request more CPUs"
-                                 : remedy;
+    gf_say(out, "%s",
+           known && 4 * tenths >= 3 * all
+               ? "run fewer threads in this process, or request more CPUs"
+           : known && 2 * tenths <= all ? "run fewer workers and other jobs, or request more CPUs"
+                                        : causes[gf_host_preempted].remedy);
+    if (known)
+        gf_say(out, "; this process used %lu.%lu of %u CPU%s meanwhile", tenths / 10, tenths % 10,
+               use->cpus, use->cpus == 1 ? "" : "s");
 }
 
 /*
@@ -115,11 +116,32 @@ static bool computes_for_file(const struct gf_gpu_time_device *device)
            strcmp(line->file, writes->file) == 0;
 }
 
+const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
+                                       const struct gf_gpu_time_device *device,
+                                       enum gf_host_cause cause, char *buf, size_t size)
+{
+    struct gf_textbuf out = {buf, size, 0};
+
+    *buf = '\0';
+    if (!*causes[cause].remedy ||
+        permille(device->cause_ns[cause], gf_gpu_time_whole(device)) < REMEDY_LEAST ||
+        happened_once(device, cause))
+        return buf;
+    if (cause == gf_host_preempted)
+        say_users(&out, &time->without_cpu);
+    else if (cause == gf_host_computing && computes_for_file(device))
+        gf_say(&out, "%s", causes[gf_host_file_write].remedy);
+    else
+        gf_say(&out, "%s", causes[cause].remedy);
+    return buf;
+}
+
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
-static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
-                       const struct gf_cpu_use *without_cpu)
+static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
+                       const struct gf_gpu_time_device *device)
 {
     const uint64_t whole = gf_gpu_time_whole(device);
+    char remedy[GF_REMEDY];
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
     for (unsigned count = say_copying(out, device); count < CAUSES_SAID; count++) {
@@ -131,17 +153,10 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time_device *
         if (permille(device->cause_ns[most], whole) < PERMILLE_LEAST)
             return;
         said[most] = true;
-        const char *remedy = causes[most].remedy;
-        if (permille(device->cause_ns[most], whole) < REMEDY_LEAST || happened_once(device, most))
-            remedy = "";
         say_share(out, "\n  ", device->cause_ns[most], whole);
         gf_say(out, " %s", causes[most].words);
         say_line(out, &device->line[most].at);
-        if (most == gf_host_computing && *remedy && computes_for_file(device))
-            remedy = causes[gf_host_file_write].remedy;
-        if (most == gf_host_preempted && *remedy)
-            remedy = say_users(out, without_cpu, remedy);
-        if (*remedy)
+        if (*gf_summary_gpu_time_remedy(time, device, most, remedy, sizeof(remedy)))
             gf_say(out, " (%s)", remedy);
     }
 }
@@ -224,7 +239,7 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
         said |= 1u << device;
         say_device(&out, (unsigned)device, used > 1, &time->device[device]);
         if (device == first)
-            say_causes(&out, &time->device[first], &time->without_cpu);
+            say_causes(&out, time, &time->device[first]);
     }
     say_communication(&out, &time->device[first]);
 }

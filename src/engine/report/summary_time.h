@@ -14,6 +14,16 @@
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
 
+#define GF_REMEDY 160
+
+/*
+ * Writes what helps against a cause of the device's time without work, and returns `buf`: "" if no
+ * remedy is known, if the cause took less than 5 % of the time, or if most of it was a single gap.
+ */
+const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
+                                       const struct gf_gpu_time_device *device,
+                                       enum gf_host_cause cause, char *buf, size_t size);
+
 /* Writes the line of the summary that says how long steps took; "" if no steps were found. */
 void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #define LITTLE_SHARE 0.01
-#define LEAST_WITHOUT_CPU_S 0.1 /* in less time, the use of CPUs is not measured well */
 /* A cause with less than this share of the GPUs' time needs no remedy. */
 #define LEAST_GPU_SHARE 0.05
 /* A cause with less than 1 / LEAST_STALL_SHARE of the stalled time needs no remedy. */
@@ -58,43 +57,24 @@ static const char *where_text(const struct gf_answer *answer, int64_t rank, cons
     return buf;
 }
 
-/*
- * The remedy for a cause that left a GPU without work. If the submitting thread had no CPU, names
- * the CPUs that its process used meanwhile, because these decide what helps. A process may use more
- * CPUs than its main thread; then the numbers say nothing.
- */
-static const char *gpu_help(const struct gf_gpu_time *time, const char *cause, char *buf,
-                            size_t size)
-{
-    const double s = time->without_cpu_s, own = time->own_cpu_s, all = time->all_cpu_s;
-
-    if (strcmp(cause, "preempted") != 0 || s < LEAST_WITHOUT_CPU_S || own > all * 1.02)
-        return gf_help_remedy(gf_help_host, cause);
-    snprintf(buf, size, "%s; the program used %.1f of %.3g CPUs meanwhile",
-             own >= 0.75 * all  ? "fewer threads in the program, or more CPUs"
-             : own <= 0.5 * all ? "fewer workers and other jobs, or more CPUs"
-                                : gf_help_remedy(gf_help_host, cause),
-             own / s, all / s);
-    return buf;
-}
-
 static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    char where[256], s[GF_AMOUNT], help[160];
+    char where[256], s[GF_AMOUNT];
 
     for (unsigned i = 0; i < time->causes.count && i < CAUSES; i++) {
         const struct gf_gpu_part *cause = &time->causes.list[i];
         const int64_t rank = cause->rank_s > cause->s / 2 ? cause->rank : -1;
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
-        if ((cause->s < LEAST_GPU_SHARE * time->s && !is_slow) ||
-            !*gf_help_remedy(gf_help_host, cause->name))
+        const char *remedy =
+            *cause->remedy ? cause->remedy : gf_help_remedy(gf_help_host, cause->name);
+        if (!*remedy || cause->helped_s <= 0 ||
+            (cause->helped_s < LEAST_GPU_SHARE * time->s && !is_slow))
             continue;
-        struct item *item = new_item(items, cause->s, is_slow ? OF_SLOW_RANK : OF_GPU);
+        struct item *item = new_item(items, cause->helped_s, is_slow ? OF_SLOW_RANK : OF_GPU);
         snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
                  gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s, s),
-                 where_text(answer, rank, cause->line, where, sizeof(where)),
-                 gpu_help(time, cause->name, help, sizeof(help)));
+                 where_text(answer, rank, cause->line, where, sizeof(where)), remedy);
     }
 }
 

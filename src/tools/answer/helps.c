@@ -21,7 +21,7 @@ static const struct row reasons[] = {
 static const struct row states[] = {
 #include "abi/reasons.def"
 };
-#define GF_HOST GF_ROW
+#define GF_HOST(name, words, meaning, remedy) {#name, words, remedy},
 static const struct row hosts[] = {
 #include "abi/reasons.def"
 };

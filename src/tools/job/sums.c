@@ -122,25 +122,34 @@ static void read_idle_line(const json_t *lines, const char *cause, char *ret, si
     }
 }
 
-static void add_part(struct gf_gpu_parts *parts, const char *name, double s, const json_t *lines,
+static void add_part(struct gf_gpu_parts *parts, const char *name, double s, const json_t *device,
                      int64_t rank)
 {
+    const json_t *remedies = json_object_get(device, "remedies");
     struct gf_gpu_part *part = part_of(parts, name);
 
     if (!part)
         return;
     part->s += s;
-    if (s <= part->rank_s)
+    if (s > part->rank_s) {
+        part->rank = rank;
+        part->rank_s = s;
+        read_idle_line(json_object_get(device, "lines"), name, part->line, sizeof(part->line));
+    }
+    if (remedies && !json_object_get(remedies, name))
         return;
-    part->rank = rank;
-    part->rank_s = s;
-    read_idle_line(lines, name, part->line, sizeof(part->line));
+    part->helped_s += s;
+    if (s > part->remedy_s) {
+        part->remedy_s = s;
+        gf_report_text(remedies, name, part->remedy, sizeof(part->remedy));
+    }
 }
 
 /* Adds the times of a device by state or by cause. Returns the sum of these times. */
-static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const json_t *lines,
+static double add_parts(struct gf_gpu_parts *parts, const json_t *device, const char *of,
                         int64_t rank)
 {
+    const json_t *rows = gf_report_at(device, of);
     const char *key;
     json_t *row;
     double sum = 0;
@@ -149,19 +158,10 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *rows, const js
     {
         char name[sizeof(parts->list[0].name)];
         const double s = gf_report_number(row, "s");
-        add_part(parts, gf_report_plain(key, name, sizeof(name)), s, lines, rank);
+        add_part(parts, gf_report_plain(key, name, sizeof(name)), s, device, rank);
         sum += s;
     }
     return sum;
-}
-
-static void add_without_cpu(struct gf_gpu_time *time, const json_t *section)
-{
-    const double s = gf_report_number(section, "without_cpu.s");
-
-    time->without_cpu_s += s;
-    time->own_cpu_s += gf_report_number(section, "without_cpu.own_cpu_s");
-    time->all_cpu_s += s * gf_report_number(section, "without_cpu.cpus");
 }
 
 void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)
@@ -169,15 +169,13 @@ void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t ra
     json_t *device;
     size_t i;
 
-    add_without_cpu(time, section);
     json_array_foreach(gf_report_at(section, "devices"), i, device)
     {
         if (gf_report_number(device, "samples") < LEAST_SAMPLES)
             continue;
         time->devices++;
-        time->s += add_parts(&time->states, gf_report_at(device, "states"), NULL, rank);
-        add_parts(&time->causes, gf_report_at(device, "causes"), gf_report_at(device, "lines"),
-                  rank);
+        time->s += add_parts(&time->states, device, "states", rank);
+        add_parts(&time->causes, device, "causes", rank);
     }
 }
 

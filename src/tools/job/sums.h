@@ -66,6 +66,12 @@ struct gf_gpu_part {
     int64_t rank;
     double rank_s;
     char line[96]; /* "train.py:4 in load"; "" if unknown */
+    /*
+     * For a cause: the time of the GPUs whose report has a remedy for it, the most of one of them,
+     * and its remedy. Older reports have none: "" then stands for the usual one.
+     */
+    double helped_s, remedy_s;
+    char remedy[160];
 };
 
 struct gf_gpu_parts {
@@ -77,11 +83,6 @@ struct gf_gpu_time {
     unsigned devices; /* GPUs of all processes; a shared GPU counts once per process */
     double s;         /* sum of their times in seconds */
     struct gf_gpu_parts states, causes;
-    /*
-     * Time in which submitting threads had no CPU, and in that time: CPU time of their processes,
-     * and CPU time of all CPUs that the processes may use.
-     */
-    double without_cpu_s, own_cpu_s, all_cpu_s;
 };
 
 /* Adds the section of a process's report. `rank` is the rank of the process, or -1. */
