@@ -2,23 +2,20 @@
 /*
  * Two threads that use one stream: shared CASE.
  *
- * gate: as soon as the stream is busy, the other thread puts a host function on it that waits until
- * the copy's call has returned. holds, holds-back: the other thread submits while it holds a lock
- * that the copying thread's handler of SIGSEGV needs, in the middle of a copy to or from the device.
- * early BYTES WORK: whether an asynchronous copy returns before the stream's earlier work has ended.
- * early-legacy, early-own: the work is on the legacy stream, before a copy on a blocking stream or on
- * the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking
- * stream whose first calls are made while a capture is open.
- * pending HOW: a copy waits for an earlier result. fault: another thread puts it on the stream during a fault of the copy before.
- * relisted: a thread waits meanwhile for the work before it. destroyed, released: it is on a stream that is destroyed, or whose
- * context loses one reference, ended: on the own stream of a thread that ends. Then the copy is on the legacy stream.
- * source: the result is that an earlier copy has read its source.
- * queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them only.
- * reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies behind
- * work that ends after the copy's call, and then captures the copy's stream.
- * fetches: the other thread ends the hold of a copy, whose handler then waits for a third thread's copies on other streams.
- * stale: a host function of the other thread changes the source of a synchronous copy. place: a host
- * function looks at the destination of a copy from the device.
+ * gate: as soon as the stream is busy, the other thread puts a host function on it that waits until the copy's call has
+ * returned. holds, holds-back: the other thread submits while it holds a lock that the copying thread's handler of SIGSEGV
+ * needs, in the middle of a copy to or from the device. early BYTES WORK: whether an asynchronous copy returns before the
+ * stream's earlier work has ended. early-legacy, early-own: the work is on the legacy stream, before a copy on a blocking stream
+ * or on the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking stream whose first
+ * calls are made in a capture. pending HOW: a copy waits for an earlier result. fault: another thread puts it on the stream
+ * during a fault of the copy before. relisted: a thread waits meanwhile for the work before it. destroyed, released: it is on a
+ * stream that is destroyed, or whose context loses one reference, ended: on the own stream of a thread that ends. Then the copy
+ * is on the legacy stream. source: the result is that an earlier copy has read its source. queue: the other thread keeps kernels
+ * queued; prints whether a copy waits for a few of them only. reused: as holds, with a copy that the driver does not let wait.
+ * While the handler runs, the other thread makes copies behind work that ends after the copy's call, and then captures the
+ * copy's stream. fetches: the other thread ends the hold of a copy, whose handler then permits a page at a time, for each of
+ * which it waits for a third thread's copies on other streams. stale: a host function of the other thread changes the source of
+ * a synchronous copy. place: a host function looks at the destination of a copy from the device.
  */
 #include "kit.h"
 
@@ -36,7 +33,7 @@
 #define ROUNDS 6
 
 static CUcontext context;
-static CUstream stream, earlier; /* earlier: the stream of the work before a copy */
+static CUstream stream, another, earlier; /* earlier: the stream of the work before a copy */
 static CUdeviceptr device, small;
 static unsigned char *host;
 static CUfunction spin;
@@ -164,8 +161,6 @@ static void holds(bool to_host)
 
 /* reused */
 
-static CUstream another;
-
 static void on_slow_fault(int number, siginfo_t *info, void *unused)
 {
     (void)number, (void)info, (void)unused;
@@ -220,9 +215,10 @@ static void reused(void)
 
 /* fetches */
 
+#define FETCHED (16 * MIB)
 static sem_t asked, fetched;
 
-static void on_two_faults(int number, siginfo_t *info, void *unused)
+static void on_one_page(int number, siginfo_t *info, void *unused)
 {
     static unsigned faults;
 
@@ -232,6 +228,7 @@ static void on_two_faults(int number, siginfo_t *info, void *unused)
         kit_sleep_us(200000);
     else
         sem_wait(&fetched);
+    mprotect(host + FETCHED / 4 * 3, 4 * 4096, PROT_NONE);
     mprotect((void *)((uintptr_t)info->si_addr & ~UINT64_C(4095)), 4096, PROT_READ | PROT_WRITE);
 }
 
@@ -247,33 +244,35 @@ static void fetch(void *unused)
     unsigned char *const to = kit_pageable(4 * MIB);
 
     (void)unused;
-    sem_wait(&asked);
-    MUST(cu.cuMemcpyDtoH_v2(to, device + LARGE / 2, 4 * MIB));
-    MUST(cu.cuMemcpyHtoD_v2(device + LARGE / 2, to, 4 * MIB));
-    sem_post(&fetched);
+    for (sem_wait(&asked); !over; sem_wait(&asked)) {
+        MUST(cu.cuMemcpyDtoH_v2(to, device + LARGE / 2, 4 * MIB));
+        MUST(cu.cuMemcpyHtoD_v2(device + LARGE / 2, to, 4 * MIB));
+        sem_post(&fetched);
+    }
 }
 
 static void fetches(void)
 {
-    const struct sigaction action = {.sa_sigaction = on_two_faults, .sa_flags = SA_SIGINFO};
-    const size_t bytes = 16 * MIB;
+    const struct sigaction action = {.sa_sigaction = on_one_page, .sa_flags = SA_SIGINFO};
+    unsigned char *const back = kit_pageable(FETCHED);
 
     sem_init(&faulted, 0, 0);
     sem_init(&asked, 0, 0);
     sem_init(&fetched, 0, 0);
     sigaction(SIGSEGV, &action, NULL);
-    memset(host, 9, bytes);
-    mprotect(host + bytes / 4, 4096, PROT_NONE);
-    mprotect(host + bytes / 4 * 3, 4096, PROT_NONE);
+    memset(host, 9, FETCHED);
+    mprotect(host + FETCHED / 4, 4096, PROT_NONE);
+    mprotect(host + FETCHED / 4 * 3, 4 * 4096, PROT_NONE);
     kit_thread(context, submit_at_fault, NULL);
     kit_thread(context, fetch, NULL);
-    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, bytes, stream));
-    MUST(cu.cuMemcpyDtoDAsync_v2(device + LARGE / 2, device, bytes, stream));
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, FETCHED, stream));
+    MUST(cu.cuMemcpyDtoDAsync_v2(device + LARGE / 2, device, FETCHED, stream));
+    over = true;
+    sem_post(&asked);
     kit_join();
-    memset(host, 0, bytes);
-    MUST(cu.cuMemcpyDtoHAsync_v2(host, device + LARGE / 2, bytes, stream));
-    for (size_t at = 0; at < bytes; at += 4096)
-        WANT(host[at] == 9);
+    MUST(cu.cuMemcpyDtoHAsync_v2(back, device + LARGE / 2, FETCHED, stream));
+    for (size_t at = 0; at < FETCHED; at += 4096)
+        WANT(back[at] == 9);
 }
 
 /* early */

@@ -67,17 +67,6 @@ bool gf_program_write(char *program, const char *from, size_t bytes)
     return move(SYS_process_vm_writev, (char *)(uintptr_t)from, bytes, (uintptr_t)program);
 }
 
-void gf_guarded_touch(char *program, size_t bytes, bool write)
-{
-    const uintptr_t end = (uintptr_t)program + bytes;
-
-    for (uintptr_t at = (uintptr_t)program; at < end; at = (at | (gf_page_size() - 1)) + 1)
-        if (write)
-            __atomic_fetch_add((char *)at, 0, __ATOMIC_RELAXED);
-        else
-            (void)*(volatile char *)at;
-}
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>

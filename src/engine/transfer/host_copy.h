@@ -34,12 +34,6 @@ bool gf_program_read(char *to, const char *program, size_t bytes,
 bool gf_program_write(char *program, const char *from, size_t bytes);
 
 /*
- * Accesses each page of the range on the calling thread, as a copy from or to the range would, so
- * that the program's handler runs. Changes no byte.
- */
-void gf_guarded_touch(char *program, size_t bytes, bool write);
-
-/*
  * Whether the CPU and the kernel support wide vector registers (x86-64). May be called on any
  * thread.
  */

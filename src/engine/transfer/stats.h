@@ -61,13 +61,13 @@ struct gf_copy_counts {
 /*
  * Pageable copies are the staged copies, and the copies that bypassed staging for any reason except
  * `pinned` and `ends`. For `early` copies, the kind of memory is not known, and their durations are
- * not measured. If the driver copied a part of a staged copy, the bytes of this part count in
+ * not measured. Bytes that the caller copied alone, because helpers could not access them, count in
  * `staged` and in `rest`.
  */
 struct gf_copy_stats {
     /* index [0]: synchronous calls, [1]: asynchronous calls */
     struct gf_copy_counts staged[gf_direction_count][2];
-    /* Parts of staged copies that the driver made. */
+    /* Parts of staged copies that the caller made alone. */
     struct gf_copy_counts rest[gf_direction_count];
     struct gf_copy_counts bypassed[gf_direction_count][2][gf_bypass_count];
     /* calls that waited for their stream because the ring was too small */
@@ -115,8 +115,8 @@ struct gf_transfer_state {
 };
 
 /*
- * Count a copy that was staged, the part of a staged copy that the driver copied, and a copy that
- * bypassed staging. `ns` is the duration of the call in the caller's thread.
+ * Count a copy that was staged, the part of it that the caller copied alone, and a copy that bypassed
+ * staging. `ns` is the duration of the call in the caller's thread.
  */
 void gf_copy_stats_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
 void gf_copy_stats_rest(enum gf_direction direction, uint64_t bytes);

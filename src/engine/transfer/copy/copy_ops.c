@@ -6,12 +6,10 @@
 #include "engine/transfer/copy/copy_ops.h"
 
 #include "base/clock.h"
-#include "engine/transfer/capture_gate.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/staged_copy.h"
 #include "engine/transfer/files/readahead.h"
-#include "engine/transfer/host_copy.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
@@ -82,9 +80,7 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                  .ring = admission->ring,
                                                  .captures = admission->captures,
                                                  .readahead = readahead,
-                                                 .hold = &ret->hold,
-                                                 .goes_on = ret->goes_on,
-                                                 .last = ret->last};
+                                                 .hold = &ret->hold};
         reason = admission->kind.direction == gf_direction_h2d ? gf_h2d_stage(&request, ret)
                                                                : gf_d2h_stage(&request, ret);
         if (reason == gf_bypass_full && !gf_ring_is_on(admission->ring))
@@ -101,27 +97,15 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
     return reason;
 }
 
-/* The context is entered so that the ring stays. */
-static CUresult await_use(const struct gf_slot_use *use)
-{
-    struct gf_context *const context = gf_context_enter();
-    const CUresult result = context ? gf_slot_await_use(use) : CUDA_SUCCESS;
-
-    if (context)
-        gf_context_leave(context);
-    return result;
-}
-
 /*
- * Waits for the DMA, or for the stream if `dma` is NULL. The program's own copy may run beside
- * another thread's capture, but in the thread's usual capture mode this wait would fail, and would
- * invalidate that capture.
+ * Waits for the stream. The program's own copy may run beside another thread's capture, but in the
+ * thread's usual capture mode this wait would fail, and would invalidate that capture.
  */
-static CUresult await(const struct gf_slot_use *dma, CUstream stream)
+static CUresult await(CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool is_relaxed = gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    const CUresult result = dma ? await_use(dma) : gf_setup.cuda->cuStreamSynchronize(stream);
+    const CUresult result = gf_setup.cuda->cuStreamSynchronize(stream);
     if (is_relaxed)
         gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     return result;
@@ -156,103 +140,26 @@ static CUresult copy_rest_synchronously(const struct gf_copy_call *rest,
      * If the rest is small, the driver's call may return before all bytes have arrived. So this
      * function waits for the stream.
      */
-    return result ? result : await(NULL, rest->stream);
+    return result ? result : await(rest->stream);
 }
 
 /*
- * Lets the driver copy the bytes that were not staged. The library holds no lock and no slot here.
- * A fault in the program's memory occurs in the driver, on the thread that called the copy, as it
- * would without the library. The driver uses the ring's stream, behind the staged bytes, because a
- * capture may have begun on the call's stream, and it would refuse or record this part of the copy.
- * The call then waits for the ring's stream. A call that must not wait uses its own stream, if no
- * capture begins meanwhile.
+ * Lets the driver copy the bytes that were not staged, because events fail. If the DMAs have moved to
+ * the ring's stream, the driver uses that stream, and the call waits for it.
  */
 static CUresult copy_rest(const struct gf_copy_call *call, enum gf_direction direction,
                           const struct gf_stage_result *staged)
 {
-    const CUstream on = staged->rest ? staged->rest : staged->aside;
-    unsigned none_seen = gf_captures_begun() - 1; /* so that the state is queried */
     struct gf_copy_call rest = *call;
 
     rest.dst += staged->done;
     rest.src += staged->done;
     rest.bytes -= staged->done;
-    gf_copy_stats_rest(direction, rest.bytes);
-    if (!on)
+    if (!staged->rest)
         return call->async ? copy_rest_on(call->stream, &rest, direction)
                            : copy_rest_synchronously(&rest, direction);
-    if (!staged->rest && gf_never_waits(call, direction == gf_direction_d2h) &&
-        gf_issue_insist(call->stream, &none_seen)) {
-        const CUresult result = copy_rest_on(call->stream, &rest, direction);
-        gf_issue_leave();
-        return result;
-    }
-    CUresult result = staged->last.slot ? await(&staged->last, NULL) : CUDA_SUCCESS;
-    if (!result)
-        result = copy_rest_on(on, &rest, direction);
-    return result ? result : await(NULL, on);
-}
-
-/*
- * Whether a part of the copy could not be accessed by helpers, but the program handles faults. `done`
- * bytes were staged before.
- */
-static bool needs_touch(enum gf_bypass reason, const struct gf_stage_result *staged,
-                        const struct gf_copy_call *call)
-{
-    const bool stopped = reason == gf_bypass_none
-                             ? staged->done < call->bytes && staged->hold.ticket
-                             : reason == gf_bypass_unreadable;
-    return stopped && staged->result == CUDA_SUCCESS && gf_faults_are_handled();
-}
-
-/*
- * Touches the next bytes, and stages the rest of the copy, or all of it if nothing was staged.
- * Returns the reason of the whole copy.
- */
-static enum gf_bypass stage_after_touch(const struct gf_copy_call *call, bool to_host,
-                                        enum gf_bypass reason, struct gf_stage_result *staged)
-{
-    struct gf_stage_result part = *staged;
-    struct gf_copy_call rest = *call;
-    struct gf_admission admission = {.call = &rest};
-
-    rest.dst += staged->done;
-    rest.src += staged->done;
-    rest.bytes -= staged->done;
-    part.done = 0;
-    part.goes_on = staged->done;
-    gf_guarded_touch((char *)(uintptr_t)(to_host ? rest.dst : rest.src),
-                     staged->done ? gf_min(rest.bytes, GF_TUNE_CHUNK_MOST) : rest.bytes, to_host);
-    const enum gf_bypass now = stage_copy(&admission, &part);
-    gf_readahead_end(part.readahead);
-    part.readahead = 0;
-    if (now == gf_bypass_none) {
-        part.done += staged->done;
-        part.unrated = true;
-        *staged = part;
-    }
-    staged->hold = part.hold;
-    return reason == gf_bypass_none ? reason : now;
-}
-
-/*
- * Accesses the program's memory on this thread where helpers could not access it, so that the
- * program's handler runs, and stages the other bytes. The handler would run inside the driver's call
- * if the driver copied these bytes, while the driver has locked the stream. If the handler then waits
- * for a thread that is about to put something on the stream, both would wait for ever.
- */
-static enum gf_bypass stage_touched(struct gf_admission *admission, struct gf_stage_result *staged)
-{
-    const struct gf_copy_call *const call = admission->call;
-    enum gf_bypass reason = stage_copy(admission, staged);
-    const bool to_host = admission->kind.direction == gf_direction_d2h;
-
-    for (size_t before = SIZE_MAX; staged->done != before && needs_touch(reason, staged, call);) {
-        before = staged->done;
-        reason = stage_after_touch(call, to_host, reason, staged);
-    }
-    return reason;
+    const CUresult result = copy_rest_on(staged->rest, &rest, direction);
+    return result ? result : await(staged->rest);
 }
 
 /* Whether the driver's call for a declined copy moves bytes of pageable memory now. */
@@ -295,7 +202,7 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     struct gf_admission admission = {.call = call};
     struct gf_stage_result staged = {0};
     const uint64_t begun = gf_now_ns();
-    const enum gf_bypass reason = stage_touched(&admission, &staged);
+    const enum gf_bypass reason = stage_copy(&admission, &staged);
     const struct gf_copy_kind kind = admission.kind;
     /*
      * The rate check ignores a staged copy if the driver copied pageable memory at the same time,

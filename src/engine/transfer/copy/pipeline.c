@@ -91,8 +91,6 @@ static void init_pipeline(struct gf_pipeline *ret, const struct gf_stage_request
     ret->stream = call->stream;
     ret->captures = request->captures;
     ret->hold = request->hold;
-    ret->goes_on = request->goes_on;
-    ret->last = request->last;
     ret->guarded = gf_faults_are_handled() ? &here : NULL;
     ret->unreadable = UINT64_MAX;
     *ret_facts = (struct gf_plan_facts){
@@ -272,6 +270,13 @@ bool gf_pipeline_read_whole(struct gf_pipeline *pipeline)
            pipeline->unreadable != 0;
 }
 
+void gf_pipeline_copy_alone(struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    copy_bytes(pipeline, pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at,
+               pipeline->host + gf_plan_chunk_offset(&pipeline->plan, chunk),
+               gf_pipeline_length(pipeline, chunk));
+}
+
 uint64_t gf_pipeline_start(struct gf_pipeline *pipeline, uint64_t chunks)
 {
     uint64_t allowed = 0;
@@ -344,31 +349,16 @@ void gf_pipeline_move(struct gf_pipeline *pipeline)
 }
 
 /*
- * Before a copy goes on on the ring's stream, its DMAs so far must have ended: on a blocking stream,
+ * Before the DMAs move to the ring's stream, the earlier ones must have ended: on a blocking stream,
  * they wait for earlier work of the legacy stream, for which the copy has not waited. The ring's
- * stream must not wait for them, because other copies use it, too.
+ * stream must not wait for them, because other copies use it, too. The hold may end meanwhile.
  */
-struct gf_slot_use gf_pipeline_pause(const struct gf_pipeline *pipeline,
-                                     const struct gf_copy_call *call, uint64_t chunks)
-{
-    struct gf_slot *const slot = pipeline->slot[gf_pipeline_slot(pipeline, chunks - 1)];
-    bool broken = false;
-
-    if (gf_never_waits(call, pipeline->to_host) && !is_on_ring(pipeline))
-        return (struct gf_slot_use){slot, gf_load_relaxed(&slot->uses)};
-    gf_pipeline_await(pipeline, chunks, &broken);
-    return (struct gf_slot_use){0};
-}
-
-/* Called before the DMAs move to the ring's stream. The hold may end meanwhile. */
 static bool await_issued(struct gf_pipeline *pipeline, uint64_t chunk, struct gf_hold *issuing)
 {
     bool broken = false;
 
     gf_hold_issue_end(issuing);
-    const bool ret =
-        chunk ? gf_pipeline_await(pipeline, chunk, &broken)
-              : !pipeline->last.slot || gf_slot_await_use(&pipeline->last) == CUDA_SUCCESS;
+    const bool ret = gf_pipeline_await(pipeline, chunk, &broken);
     gf_hold_issue_begin(pipeline->hold, issuing);
     return ret;
 }
@@ -381,7 +371,7 @@ static bool await_issued(struct gf_pipeline *pipeline, uint64_t chunk, struct gf
 static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool is_held,
                               bool is_gated, struct gf_hold *issuing)
 {
-    const bool begins = chunk == 0 && !pipeline->goes_on;
+    const bool begins = chunk == 0;
 
     if (is_gated || (is_on_ring(pipeline) && (is_held || !begins)))
         return CUDA_SUCCESS;
@@ -400,8 +390,7 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     struct gf_hold issuing;
     const bool is_held = gf_hold_issue_begin(pipeline->hold, &issuing);
     /* Such a copy has a slot for each chunk, so no DMA waits for work behind another one. */
-    const bool stays =
-        gf_never_waits(request->call, pipeline->to_host) && (chunk > 0 || pipeline->goes_on);
+    const bool stays = gf_never_waits(request->call, pipeline->to_host) && chunk > 0;
     const bool is_gated =
         (is_held || stays) && !is_on_ring(pipeline) &&
         (stays ? gf_issue_insist : gf_issue_enter)(pipeline->stream, &pipeline->captures);

@@ -22,11 +22,9 @@ struct gf_stage_request {
     const struct gf_copy_call *call;
     struct gf_context *context; /* the context that the copy has entered */
     struct gf_ring *ring;
-    unsigned captures;       /* as in struct gf_admission */
-    unsigned readahead;      /* the result of gf_readahead_begin */
-    struct gf_hold *hold;    /* the copy's hold of its stream; staged_copy.c begins it */
-    bool goes_on;            /* bytes before these were staged */
-    struct gf_slot_use last; /* as in struct gf_stage_result */
+    unsigned captures;    /* as in struct gf_admission */
+    unsigned readahead;   /* the result of gf_readahead_begin */
+    struct gf_hold *hold; /* the copy's hold of its stream; staged_copy.c begins it */
 };
 
 /* The result of a staged copy. */
@@ -49,14 +47,8 @@ struct gf_stage_result {
      * the driver's call.
      */
     struct gf_hold hold;
-    bool goes_on; /* as in struct gf_stage_request */
-    bool unrated; /* the copy met faults, so its duration is not compared */
-    /*
-     * The streams for the rest of the copy. rest: the ring's, if DMAs were issued on it, else NULL.
-     * aside: the ring's, if the driver may copy the rest on it after a wait for `last`, else NULL.
-     */
-    CUstream rest, aside;
-    struct gf_slot_use last; /* the copy's last DMA; slot is NULL if all have ended */
+    bool unrated;  /* the caller copied a part alone, so the copy's duration is not compared */
+    CUstream rest; /* the ring's stream, if DMAs were issued on it, else NULL */
 };
 
 /*
@@ -79,8 +71,6 @@ struct gf_pipeline {
     bool has_moved;  /* the DMAs moved to the ring's stream, behind earlier ones */
     unsigned captures;
     const struct gf_hold *hold;
-    bool goes_on;            /* as in struct gf_stage_request */
-    struct gf_slot_use last; /* as in struct gf_stage_request */
     struct gf_plan plan;
     unsigned slots;
     struct gf_slot *slot[GF_TUNE_SLOTS];
@@ -121,8 +111,8 @@ static inline unsigned gf_pipeline_slot(const struct gf_pipeline *pipeline, uint
 }
 
 /*
- * Copies the one chunk of gf_pipeline_open_whole into the ring. False: a part of the chunk is
- * unreadable.
+ * Copies the one chunk of gf_pipeline_open_whole into the ring. False: helpers could not access a part
+ * of it.
  */
 bool gf_pipeline_read_whole(struct gf_pipeline *pipeline);
 
@@ -144,6 +134,13 @@ bool gf_pipeline_is_copied(const struct gf_pipeline *pipeline, uint64_t chunk);
  * populated or copied.
  */
 uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline);
+
+/*
+ * Copies a chunk on the calling thread, after the job was closed because helpers could not access the
+ * memory. If the program handles faults, its handler runs, and finds neither the driver's lock of the
+ * stream nor an open job.
+ */
+void gf_pipeline_copy_alone(struct gf_pipeline *pipeline, uint64_t chunk);
 
 /*
  * After this call, DMAs are issued on the ring's stream, which is never captured. The copy keeps
@@ -177,13 +174,6 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
  * because an event failed and the end of the DMAs is not known.
  */
 bool gf_pipeline_await(const struct gf_pipeline *pipeline, uint64_t chunks, bool *ret_broken);
-
-/*
- * Called if the copy may go on elsewhere, after this many chunks of this pipeline, at least one.
- * Waits for their DMAs, unless the call must not wait. Returns the value for gf_stage_result.last.
- */
-struct gf_slot_use gf_pipeline_pause(const struct gf_pipeline *pipeline,
-                                     const struct gf_copy_call *call, uint64_t chunks);
 
 /*
  * Returns the value for gf_stage_result.rest: the ring's stream if DMAs were issued on it, else

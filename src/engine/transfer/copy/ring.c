@@ -6,7 +6,6 @@
 #include "engine/transfer/tuning.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* Slots of a ring beyond its units, for copies that need only an event. */
 #define SPARE_SLOTS 64u
@@ -425,10 +424,8 @@ void gf_slot_reclaim_all(struct gf_ring *ring)
 static struct gf_slot *find_slot(struct gf_ring *ring)
 {
     for (unsigned i = 0; i < gf_load_acquire(&ring->slot_count); i++)
-        if (change_slot(&ring->slots[i], slot_free, slot_held)) {
-            gf_add_relaxed(&ring->slots[i].uses, 1);
+        if (change_slot(&ring->slots[i], slot_free, slot_held))
             return &ring->slots[i];
-        }
     return NULL;
 }
 
@@ -492,15 +489,4 @@ CUresult gf_slot_wait(const struct gf_slot *slot)
     CUresult result;
     result = gf_setup.cuda->cuEventSynchronize(slot->event);
     return result;
-}
-
-CUresult gf_slot_await_use(const struct gf_slot_use *use)
-{
-    static const struct timespec pause = {.tv_nsec = 50000};
-    CUresult result = CUDA_SUCCESS;
-
-    while (gf_load_relaxed(&use->slot->uses) == use->number &&
-           (result = gf_slot_query(use->slot)) == CUDA_ERROR_NOT_READY)
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
 }

@@ -89,7 +89,6 @@ uint64_t gf_ring_memory_was_short_ns(void);
  */
 struct gf_slot {
     _Atomic unsigned state; /* used only in ring.c */
-    _Atomic unsigned uses;  /* how often the slot was acquired */
     unsigned first, units;
     struct gf_ring_segment *segment; /* NULL: the slot is an event without memory */
     char *at;
@@ -105,12 +104,6 @@ struct gf_ring_growth {
     unsigned passed;   /* number of copies that were too small to register the segment */
     _Atomic int error; /* errno of a page that could not be touched */
     struct gf_pieces job;
-};
-
-/* A slot, for one of the copies that use it in turn. */
-struct gf_slot_use {
-    struct gf_slot *slot;
-    unsigned number; /* the value of slot->uses */
 };
 
 struct gf_ring {
@@ -234,9 +227,3 @@ void gf_slot_reclaim_all(struct gf_ring *ring);
 CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream);
 CUresult gf_slot_query(const struct gf_slot *slot);
 CUresult gf_slot_wait(const struct gf_slot *slot);
-/*
- * Waits for the event of a use that the caller has ended with gf_slot_release_on_event. If another
- * copy has begun to use the slot, that event has completed, and the event is now the other copy's. The
- * caller is inside the ring's context.
- */
-CUresult gf_slot_await_use(const struct gf_slot_use *use);

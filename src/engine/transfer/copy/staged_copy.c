@@ -55,8 +55,17 @@ static enum gf_bypass hold_idle(const struct gf_stage_request *request, bool wai
     return reason;
 }
 
-static enum gf_bypass choose_order(const struct gf_stage_request *request, bool waits, bool shared,
-                                   struct gf_stage_result *ret, enum gf_order *ret_order)
+/*
+ * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work before it
+ * accesses the program's memory. Then this function waits for it, too, and the result is
+ * gf_order_cut, or gf_bypass_shared if other threads use the stream: only the driver keeps them away
+ * while the memory is accessed. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the
+ * ring. Otherwise returns the same as gf_pipeline_await_stream. `shared`: a call met a hold of the
+ * stream lately.
+ */
+static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
+                                      bool shared, struct gf_stage_result *ret,
+                                      enum gf_order *ret_order)
 {
     bool idle = true;
 
@@ -71,33 +80,24 @@ static enum gf_bypass choose_order(const struct gf_stage_request *request, bool 
                                                                            : reason;
 }
 
-/*
- * Chooses the order. `waits`: the driver's call would wait for the stream's earlier work before it
- * accesses the program's memory. Then this function waits for it, too, and the result is
- * gf_order_cut, or gf_bypass_shared if other threads use the stream: only the driver keeps them away
- * while the memory is accessed. Otherwise it waits for at most GF_TUNE_IDLE_NS. Takes no memory of the
- * ring. Otherwise returns the same as gf_pipeline_await_stream. If the copy holds the stream already,
- * the result is gf_order_cut at once.
- */
-static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bool waits,
-                                      struct gf_stage_result *ret, enum gf_order *ret_order)
+static bool is_shared(const struct gf_stage_request *request)
 {
-    const bool shared = gf_hold_is_shared(request->call->stream, request->context->handle);
-
-    *ret_order = gf_order_cut;
-    return request->hold->ticket ? gf_bypass_none
-                                 : choose_order(request, waits, shared, ret, ret_order);
+    return gf_hold_is_shared(request->call->stream, request->context->handle);
 }
 
 /*
- * The same for a copy that cannot be a single DMA, because no memory of the ring is free for it. It
- * waits, and is cut even if a call met a hold of the stream lately.
+ * Whether the caller copies the chunks from this one on alone, because helpers could not access the
+ * memory. The driver copies all if nothing was staged, and the program handles no faults.
  */
-static enum gf_bypass gf_order_insist(const struct gf_stage_request *request,
-                                      struct gf_stage_result *ret)
+static bool goes_alone(const struct gf_pipeline *pipeline, uint64_t chunk,
+                       struct gf_stage_result *ret)
 {
-    enum gf_order order;
-    return choose_order(request, true, false, ret, &order);
+    if (chunk >= pipeline->plan.chunks || (chunk == 0 && !pipeline->guarded))
+        return false;
+    gf_copy_stats_rest(pipeline->to_host ? gf_direction_d2h : gf_direction_h2d,
+                       pipeline->bytes - gf_plan_chunk_offset(&pipeline->plan, chunk));
+    ret->unrated = true;
+    return true;
 }
 
 /*
@@ -128,7 +128,10 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
 
     if (!gf_pipeline_open_whole(&pipeline, request))
         return gf_bypass_full;
-    if (!gf_pipeline_read_whole(&pipeline))
+    bool read = gf_pipeline_read_whole(&pipeline);
+    if (!read && (read = goes_alone(&pipeline, 0, ret)))
+        gf_pipeline_copy_alone(&pipeline, 0);
+    if (!read)
         reason = gf_bypass_unreadable;
     else if ((ret->result = gf_pipeline_issue(&pipeline, 0, h2d_dma, request, &broken)))
         /* The driver makes the copy instead, and its call will return the error. */
@@ -190,6 +193,20 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
+/* Issues the chunks from the first one on that helpers could not access. */
+static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                          struct h2d_progress *p, struct gf_stage_result *ret)
+{
+    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, p->issued, ret))
+        return;
+    while (p->issued < pipeline->plan.chunks && p->result == CUDA_SUCCESS && !p->broken)
+        if (p->issued < p->allowed ||
+            gf_pipeline_has_ended(pipeline, p->issued, true, &p->broken)) {
+            gf_pipeline_copy_alone(pipeline, p->issued);
+            h2d_send(request, pipeline, p);
+        }
+}
+
 /*
  * Waits until the data has arrived, if the call must not return earlier. This holds for a
  * synchronous call, and for a call whose DMAs moved to the ring's stream, because later work on the
@@ -233,13 +250,13 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
 
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
-    if ((!request->call->async && request->call->stream == CU_STREAM_LEGACY) || ret->rest)
+    if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
         gf_pipeline_move(&pipeline);
-    pipeline.has_moved = ret->rest;
     p.allowed =
         gf_pipeline_start(&pipeline, gf_min(pipeline.plan.chunks, (uint64_t)pipeline.slots));
     h2d_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);
+    h2d_run_alone(request, &pipeline, &p, ret);
     const enum gf_bypass reason =
         p.issued ? gf_bypass_none : gf_pipeline_unstaged(p.result, p.broken);
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
@@ -247,11 +264,6 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
                       h2d_arrive(request, &pipeline, &p);
     if (reason == gf_bypass_none && ret->done == pipeline.bytes && waits && !idle && !p.broken)
         h2d_await_legacy(request, &pipeline, &p, ret);
-    if (ret->done < pipeline.bytes && p.result == CUDA_SUCCESS && !p.broken) {
-        ret->aside = gf_ring_stream(pipeline.ring);
-        if (p.issued)
-            ret->last = gf_pipeline_pause(&pipeline, request->call, p.issued);
-    }
     ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
@@ -265,12 +277,17 @@ static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_re
     ret->met_driver = gf_under_way_by_driver();
 }
 
-/* No memory of the ring is free for the copy as a whole. Waits for the copy's own stream. */
+/*
+ * No memory of the ring is free for the copy as a whole. Waits for the copy's own stream, and cuts the
+ * copy even if a call met a hold of the stream lately.
+ */
 static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
                                       struct gf_stage_result *ret)
 {
+    enum gf_order order;
+
     gf_under_way_leave(gf_direction_h2d, gf_maker_library);
-    const enum gf_bypass reason = gf_order_insist(request, ret);
+    const enum gf_bypass reason = gf_order_choose(request, true, false, ret, &order);
     h2d_enter(request, ret);
     ret->stream_was_idle = reason == gf_bypass_none;
     ret->is_queued = false;
@@ -319,13 +336,13 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
 {
     struct gf_visible_mark mark;
     const bool async = request->call->async, waits = h2d_waits(request, &mark);
-    const bool was_held = request->hold->ticket; /* so nothing waits for the stream now */
     enum gf_order order;
-    const enum gf_bypass unstaged = gf_order_choose(request, waits, ret, &order);
+    const enum gf_bypass unstaged =
+        gf_order_choose(request, waits, is_shared(request), ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;
-    if (order == gf_order_cut && !was_held)
+    if (order == gf_order_cut)
         gf_visible_waited(&mark);
     ret->stream_was_idle = order != gf_order_queued;
     /*
@@ -423,6 +440,21 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
+/* Places the chunks from the first one on that helpers could not access. */
+static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                          struct d2h_progress *p, struct gf_stage_result *ret)
+{
+    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, p->placed, ret))
+        return;
+    while (p->placed < pipeline->plan.chunks && p->result == CUDA_SUCCESS && !p->broken)
+        if (p->issued < pipeline->plan.chunks && p->issued - p->placed < pipeline->slots) {
+            d2h_send(request, pipeline, p);
+        } else if (gf_pipeline_has_ended(pipeline, p->placed, true, &p->broken)) {
+            gf_pipeline_copy_alone(pipeline, p->placed++);
+            p->arrived = gf_max(p->arrived, p->placed);
+        }
+}
+
 /* Counts the copy's bytes as under way. */
 static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
@@ -445,10 +477,10 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
 {
     struct gf_pipeline pipeline;
     struct d2h_progress p = {.result = CUDA_SUCCESS};
-    enum gf_order order = gf_order_cut;
+    enum gf_order order;
 
     touch_destination(request->call);
-    const enum gf_bypass unstaged = gf_order_choose(request, true, ret, &order);
+    const enum gf_bypass unstaged = gf_order_choose(request, true, is_shared(request), ret, &order);
 
     if (unstaged != gf_bypass_none)
         return unstaged;
@@ -461,10 +493,9 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     gf_pipeline_start(&pipeline, 0);
     d2h_run(request, &pipeline, &p);
     gf_pool_close(pipeline.pool, &pipeline.job);
+    d2h_run_alone(request, &pipeline, &p, ret);
     ret->result = gf_pipeline_result(p.result);
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.placed), pipeline.bytes);
-    if (p.placed && !p.broken)
-        ret->aside = gf_ring_stream(pipeline.ring);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, p.arrived == p.issued && !p.broken);
     return p.placed ? gf_bypass_none : gf_pipeline_unstaged(p.result, p.broken);
