@@ -38,6 +38,12 @@ def test_edges_with_an_engine(programs, kind):
     compare(programs("edges"), kind, "engine")
 
 
+def test_calls_purge_their_own_part(programs):
+    """The two threads have an arena each, also with one CPU."""
+    code, out, err = finish(start(programs("purged"), env={**LIBRARY, "MALLOC_CONF": "narenas:2"}))
+    assert (code, out) == (0, "purged ok\n"), (code, out, err)
+
+
 @pytest.mark.parametrize("kind", CHANGED)
 def test_changed_pages(programs, kind):
     compare(programs("changed"), kind, "plain")

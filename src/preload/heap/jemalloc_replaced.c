@@ -158,16 +158,17 @@ static size_t purge_arena(unsigned i, size_t most)
     return lazy + (lazy < some ? purge_set(arena, true, some - lazy) : 0);
 }
 
-void gf_evict(uint64_t bytes)
+uint64_t gf_evict(uint64_t bytes, uint64_t more)
 {
     static _Atomic unsigned turn; /* the arena that was purged last comes last */
-    const unsigned count = gf_load_relaxed(&arena_count), first = gf_load_relaxed(&turn);
+    const unsigned count = gf_load_relaxed(&arena_count), first = gf_add_relaxed(&turn, 1) + 1;
+    uint64_t purged = 0;
 
-    for (unsigned i = 0; i < count && bytes > 0; i++) {
-        const unsigned index = (first + 1 + i) % count;
-        bytes -= gf_min(purge_arena(index, bytes), bytes);
-        gf_store_relaxed(&turn, index);
+    for (unsigned i = 0; i < count && purged < bytes; i++) {
+        gf_store_relaxed(&turn, first + i);
+        purged += purge_arena((first + i) % count, bytes - purged + more);
     }
+    return purged;
 }
 
 /*

@@ -35,10 +35,11 @@ static inline unsigned gf_extent_arena(const struct extent *extent)
 void gf_evict_freed(const struct extent *extent, size_t size);
 
 /*
- * Purges about `bytes` of free pages, the oldest of each arena, one arena after the other. The
- * caller holds no lock of jemalloc. May change errno.
+ * Purges about `bytes` of free pages, the oldest of each arena, one arena after the other, and up to
+ * `more` of the last of these arenas. Skips arenas that another thread purges. Returns the number of
+ * purged bytes. The caller holds no lock of jemalloc. May change errno.
  */
-void gf_evict(uint64_t bytes);
+uint64_t gf_evict(uint64_t bytes, uint64_t more);
 
 /*
  * Zeroes used pages by writing, if they are few or most of them are present. Otherwise purges them.

@@ -29,11 +29,12 @@
 /* A forked child purges inherited free pages of jemalloc if there are at least this many bytes. */
 #define CHILD_MIN (16 * MIB)
 /* Pages are purged in steps, so that not each free makes a system call. */
-#define STEP_MIN (MIB / 4)
-#define STEP_MAX (4 * MIB)
+#define STEP_MIN ((int64_t)MIB / 4)
+#define STEP_MAX ((int64_t)MIB * 4)
+#define ROUNDS 4
 
 static struct {
-    _Atomic bool busy;                     /* a thread purges pages of jemalloc */
+    _Atomic int64_t claimed;               /* bytes of excess pages that threads purge now */
     _Atomic bool watched;                  /* an engine of this process checks regularly */
     void (*_Atomic wake)(void);            /* wakes the engine once; NULL: it is awake */
     _Atomic bool limited_as, limited_data; /* RLIMIT_AS or RLIMIT_DATA is finite */
@@ -74,25 +75,24 @@ static uint64_t excess(void)
 }
 
 /*
- * Threads that find another one here leave the work to it. It ends when the pages are within the
- * budget, or when purging has no effect.
+ * Each thread purges what exceeds the budget beyond the parts that other threads have claimed. So a
+ * call of free does not work for threads with other arenas. jemalloc purges nothing of an arena that
+ * another thread purges. So that thread looks again, but not for ever.
  */
 static void purge_pages(void)
 {
-    if (gf_exchange_acquire(&reclaim.busy, true))
-        return;
-    for (uint64_t over; (over = excess()) > 0;) {
-        const int64_t before = gf_load_relaxed(&gf_budget.heap);
-        const uint64_t step = gf_load_relaxed(&gf_budget.start) / 8;
-        if (before <= 0 || gf_load_relaxed(&gf_budget.unmanaged))
+    const int64_t step = gf_min(gf_max(gf_load_relaxed(&gf_budget.start) / 8, STEP_MIN), STEP_MAX);
+    uint64_t purged = 1;
+
+    for (unsigned round = 0; round < ROUNDS && purged > 0; round++) {
+        const int64_t over = (int64_t)excess() - gf_load_relaxed(&reclaim.claimed);
+        if (over <= 0 || gf_load_relaxed(&gf_budget.unmanaged))
             break;
-        gf_evict(over + gf_min(gf_max(step, STEP_MIN), STEP_MAX));
-        const int64_t purged = before - gf_load_relaxed(&gf_budget.heap);
-        if (purged <= 0)
-            break;
-        gf_add_relaxed(&reclaim.excess_purged, (uint64_t)purged);
+        gf_add_relaxed(&reclaim.claimed, over + step);
+        purged = gf_evict((uint64_t)over, (uint64_t)step);
+        gf_sub_relaxed(&reclaim.claimed, over + step);
+        gf_add_relaxed(&reclaim.excess_purged, purged);
     }
-    gf_store_release(&reclaim.busy, false);
 }
 
 static void drop_mappings(void)
@@ -124,7 +124,7 @@ bool gf_reclaim_all(void)
 
     while (gf_pool_drop(UINT64_MAX))
         ;
-    gf_evict(UINT64_MAX);
+    gf_evict(UINT64_MAX, 0);
     return gf_load_relaxed(&gf_budget.purged) != before;
 }
 
@@ -183,7 +183,7 @@ void gf_reclaim_in_child(void)
     gf_own_table_in_child();
     reclaim.process = getpid();
     gf_pool_in_child();
-    gf_store_relaxed(&reclaim.busy, false);
+    gf_store_relaxed(&reclaim.claimed, 0);
     gf_store_relaxed(&reclaim.watched, false);
     gf_store_relaxed(&reclaim.wake, NULL);
     gf_store_relaxed(&gf_budget.trim, -1);
@@ -195,7 +195,7 @@ void gf_reclaim_in_child(void)
             ;
         if (gf_unlikely(gf_load_relaxed(&gf_budget.heap) >= (int64_t)CHILD_MIN) &&
             gf_reclaim_managed())
-            gf_evict(UINT64_MAX);
+            gf_evict(UINT64_MAX, 0);
         gf_monitored_call_hide(false);
     }
 }
