@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 
 /*
- * No real file has more sections, longer notes or more symbols. A crafted file may have 65 535
- * sections that all name the same bytes, or a sparse table of terabytes.
+ * No real file has more sections, more bytes of notes before its build id, or more symbols. A crafted
+ * file may have 65 535 sections that all name the same bytes, or a sparse table of terabytes.
  */
 #define SECTIONS_MOST 512
-#define NOTES_MOST 4096
+#define NOTES_MOST 4096                /* longer sections of notes are not counted, and not read */
 #define SYMBOLS_MOST ((size_t)1 << 24) /* many times those of the largest library of PyTorch */
 
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret)
@@ -155,11 +155,13 @@ const char *gf_elf_view_dynamic_strings(const struct gf_elf_view *view, size_t *
 const unsigned char *gf_elf_view_build_id(const struct gf_elf_view *view, size_t *ret_length)
 {
     Elf64_Shdr section;
+    size_t left = NOTES_MOST;
 
     for (size_t i = 0; section_at(view, i, &section); i++) {
-        const unsigned char *notes = section.sh_type == SHT_NOTE && section.sh_size <= NOTES_MOST
-                                         ? bytes_at(view, section.sh_offset, section.sh_size, 1)
-                                         : NULL;
+        if (section.sh_type != SHT_NOTE || section.sh_size > left)
+            continue;
+        left -= section.sh_size;
+        const unsigned char *notes = bytes_at(view, section.sh_offset, section.sh_size, 1);
         const unsigned char *id =
             notes ? gf_elf_note_build_id(notes, section.sh_size, ret_length) : NULL;
         if (id)

@@ -249,12 +249,12 @@ def test_names(tmp_path, field):
     every_output(tmp_path / "log")
 
 
-def elf(path, symbols, build_id, notes=0):
-    """An ELF file with functions that all overlap, and `notes` sections that all name the same large notes."""
+def elf(path, symbols, build_id, notes=0, each=100000, hole=0):
+    """An ELF file with functions that all overlap, `notes` sections that all name the same `each` notes, and a sparse symbol table."""
     note = struct.pack("<III", 4, len(build_id), 3) + b"GNU\0" + build_id
     wide = struct.pack("<IBBHQQ", 1, 2, 0, 1, 0, 1 << 40)
     table = bytes(24) + wide + b"".join(struct.pack("<IBBHQQ", 1, 2, 0, 1, 2 * i + 1, 1) for i in range(symbols))
-    filler = struct.pack("<III", 0, 0, 7) * 100000 if notes else b""
+    filler = struct.pack("<III", 0, 0, 7) * each if notes else b""
     at = 64
     parts, offsets = [table, b"\0f\0\0\0\0\0\0", note, filler], []
     for part in parts:
@@ -262,10 +262,12 @@ def elf(path, symbols, build_id, notes=0):
         at += len(part) + -len(part) % 8
     sections = [struct.pack("<IIQQQQIIQQ", *[0] * 10)] + notes * [struct.pack("<IIQQQQIIQQ", 0, 7, 0, 0, offsets[3], len(filler), 0, 0, 4, 0)] + [
         struct.pack("<IIQQQQIIQQ", 0, 7, 0, 0, offsets[2], len(note), 0, 0, 4, 0),
-        struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, offsets[0], len(table), 3 + notes, 0, 8, 24),
+        struct.pack("<IIQQQQIIQQ", 0, 2, 0, 0, offsets[0], 24 * hole or len(table), 3 + notes, 0, 8, 24),
         struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, offsets[1], 8, 0, 0, 1, 0)]
     head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, at, 0, 64, 56, 0, 64, len(sections), 0)
     path.write_bytes(head + b"".join(part + bytes(-len(part) % 8) for part in parts) + b"".join(sections))
+    if hole:
+        os.truncate(path, offsets[0] + 24 * hole)
 
 
 def elf_log(path, ids, frames=1500, spellings=1):
@@ -286,10 +288,21 @@ def test_a_crafted_library(tmp_path, build_id, spellings):
     assert (b"f+0x200000" in named) == (build_id != ""), named[:2000]
 
 
-def test_notes_of_a_crafted_library(tmp_path):
-    elf(tmp_path / "e.so", 10, bytes.fromhex("12345678"), notes=60000)
-    (tmp_path / "log").write_text(elf_log(tmp_path / "e.so", [f"{i:04x}" for i in range(1000)]))
-    every_output(tmp_path / "log")
+@pytest.mark.parametrize("notes, each", [(60000, 100000), (500, 341)])
+def test_notes_of_a_crafted_library(tmp_path, notes, each):
+    elf(tmp_path / "e.so", 10, bytes.fromhex("12345678"), notes=notes, each=each)
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(stall(k, stack=f'["0+{k:x}"]', modules="[" + ",".join(
+        f'{{"path":"{tmp_path}/e.so","build_id":"{64 * k + i:x}"}}' for i in range(64)) + "]") for k in range(128)))
+    assert bounded("report", tmp_path / "log", cpu_s=2).returncode == 0
+
+
+def test_sparse_libraries(tmp_path):
+    """Each has a symbol table that takes no space."""
+    for i in range(40):
+        elf(tmp_path / f"{i}.so", 10, bytes([i]), hole=15 << 20)
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(stall(i, stack=f'["0+{i:x}"]', modules=json.dumps(
+        [{"path": f"{tmp_path}/{i}.so", "build_id": f"{i:02x}"}], separators=(",", ":"))) for i in range(40)))
+    assert bounded("report", tmp_path / "log", cpu_s=2).returncode == 0
 
 
 def test_a_large_report_is_refused(a_report, tmp_path):

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 
 #define BUILD_ID_MAX 64
+#define SYMBOLS_MOST ((size_t)1 << 24) /* of all files, whose tables may be sparse */
+
+static size_t symbols_read;
 
 struct function {
     uint64_t start, end;
@@ -118,11 +121,13 @@ static void divide(struct gf_elfsym *file, uint32_t *open)
     }
 }
 
-/* If the table is too large, the file has no names. */
+/* If the tables are too large, the file has no names. */
 static void read_functions(struct gf_elfsym *file)
 {
-    if (!gf_elf_view_symbols(&file->view, &file->symbols))
+    if (!gf_elf_view_symbols(&file->view, &file->symbols) ||
+        file->symbols.count > SYMBOLS_MOST - symbols_read)
         return;
+    symbols_read += file->symbols.count;
     const size_t count = count_functions(&file->symbols);
     uint32_t *open = gf_cli_alloc(count + 1, sizeof(*open));
     file->functions = gf_cli_alloc(count + 1, sizeof(*file->functions));
@@ -273,7 +278,7 @@ void gf_frame_name_end(void)
     gf_text_pool_free(&objects.keys);
     gf_text_pool_free(&objects.ids);
     memset(&objects, 0, sizeof(objects));
-    module_count = 0;
+    module_count = symbols_read = 0;
 }
 
 void gf_frame_python(struct gf_span frame, struct gf_python_text *ret)
