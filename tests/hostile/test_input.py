@@ -299,10 +299,10 @@ def test_notes_of_a_crafted_library(tmp_path, notes, each):
 def test_sparse_libraries(tmp_path):
     """Each has a symbol table that takes no space."""
     for i in range(40):
-        elf(tmp_path / f"{i}.so", 10, bytes([i]), hole=15 << 20)
+        elf(tmp_path / f"{i}.so", 10, struct.pack(">I", i), hole=15 << 20)
     (tmp_path / "log").write_text(ONE_PROCESS + "".join(stall(i, stack=f'["0+{i:x}"]', modules=json.dumps(
-        [{"path": f"{tmp_path}/{i}.so", "build_id": f"{i:02x}"}], separators=(",", ":"))) for i in range(40)))
-    assert bounded("report", tmp_path / "log", cpu_s=2).returncode == 0
+        [{"path": f"{tmp_path}/{i}.so", "build_id": f"{i:08x}"}], separators=(",", ":"))) for i in range(40)))
+    assert bounded("report", tmp_path / "log", cpu_s=2, memory=64 << 30).returncode == 0
 
 
 def test_a_large_report_is_refused(a_report, tmp_path):
