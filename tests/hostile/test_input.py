@@ -201,6 +201,24 @@ def test_names_of_one_folder(a_report, tmp_path):
     assert b"A has reports of 1 runs" in done.stderr, done
 
 
+@pytest.mark.parametrize("path", ["%x", "%x" + 500 * ";", "%x" + 500 * "<"], ids=["wide", "deep", "escaped"])
+def test_paths_of_a_page(a_report, tmp_path, path):
+    """Paths that differ in their first frame, that have many frames, or that grow in the page. The library writes 48."""
+    paths = [{"cause": "sleep", "path": path % i, "s": 1} for i in range(60000 if path == "%x" else 7000)]
+    (tmp_path / "r.json").write_text(json.dumps({**a_report, "gpu_time": {"devices": [{"paths": paths}]}}))
+    assert bounded("report", tmp_path / "r.json", "--html", "page", cwd=tmp_path, cpu_s=2).returncode == 0
+    page = (tmp_path / "page").read_text()
+    assert len(page) < 9 << 20
+    if not shutil.which("node"):
+        pytest.skip("Node.js is not installed")
+    data = re.search('<script type="application/json"[^>]*>(.*?)</script>', page, re.S)[1]
+    tree = re.search("^function idleTree.*?^}$", page, re.S | re.M)[0]
+    (tmp_path / "page.js").write_text(f"const data = {data};\n{tree}\nconsole.log(idleTree('').us);\n")
+    done = subprocess.run(["node", "--max-old-space-size=200", "page.js"], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (6, 6)), timeout=120)
+    assert done.returncode == 0 and done.stdout == f"{min(len(paths), 50000)}000000\n", done
+
+
 def test_standstills(a_report, tmp_path):
     """Each process stands in another step."""
     small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}

@@ -140,7 +140,7 @@ json_t *gf_stack_tree(const struct gf_job *job)
 }
 
 #define PAGE_ROWS 50000u
-#define PAGE_BYTES (2u << 20)
+#define PAGE_BYTES (1u << 20)
 
 /* Time without work of all reports, by path and cause. */
 struct idle {
