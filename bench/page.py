@@ -115,13 +115,13 @@ def take_pictures(chromium, folder, theme):
         (folder / f"{name}-{theme}.png").write_bytes(base64.b64decode(data))
 
 
-def look(page, pictures=None, script=None):
+def look(page, pictures=None, script=None, width=WIDTH):
     """Opens a page, and returns what the browser found. If `script` is given, the page evaluates it, and the member
     "value" has the result."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # its processes may write until they end
         chromium = Chromium(folder)
         try:
-            chromium.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=800, deviceScaleFactor=1, mobile=False)
+            chromium.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
             url = pathlib.Path(page).resolve().as_uri()
             begun = time.monotonic()
             chromium.call("Page.navigate", url=url)

@@ -81,8 +81,8 @@ def test_page_is_whole_and_makes_no_requests(written):
     assert [data["texts"][event[4]] for event in data["events"]] == ["train.py:4 in load"] * 2 + ["train.py:9 in collate"]
     assert data["events"][0][1] == pytest.approx(10 - 0.004, abs=1e-3)
     assert sum(us for lane in data["lanes"] for _, us in lane.get("bins", [])) == 7000 == data["tree"]["us"]
-    assert data["gpu"] == {"devices": 1, "s": 4, "states": [["nothing to do", 0.75], ["other work", 0.25]],
-                           "causes": [["waiting for data", 0.75, "train.py:4 in load"]]}
+    assert data["gpu"] == {"devices": 1, "s": 4, "states": [["empty", "nothing to do", 0.75], ["queued", "other work", 0.25]],
+                           "causes": [["data", "waiting for data", 0.75, "train.py:4 in load"]]}
     assert data["locality"] == [{"name": "rank 2", "kind": "heap", "by_node": {"0": 1, "1": 2}}]
     assert data["settings"] == [{"name": "GPUFEED", "value": "observe", "origin": "environment", "count": 1}]
     root = data["tree"]["children"][0]
@@ -225,6 +225,32 @@ def test_page_in_a_browser(written, tmp_path, monkeypatch):
     assert whole == again != zoomed and "(100 s)" in whole and "(50 s)" in zoomed
     assert gpu.startswith("rank 0: GPU") and gpu.endswith("nothing to do 25.0 %, other work 75.0 %")
     assert copies.endswith("1 MiB to the GPU (512 KiB/s), 0 bytes from it (0 bytes/s)") and "memlock" in doctor
+
+
+NARROW = """(() => {
+  const all = query => [...document.querySelectorAll(query)], shade = node => getComputedStyle(node).backgroundColor;
+  return {bars: all(".bar").map(bar => bar.getBoundingClientRect().width), wide: document.documentElement.scrollWidth,
+    ticks: all("main, nav").some(node => node.innerText.includes("`")), code: all("#doctor code").length,
+    links: all("nav a").map(link => document.querySelector(link.getAttribute("href")).textContent === link.textContent),
+    titles: all("main h2").length, gpu: all("#gpu .bar").map(shade), legend: all("#legend .swatch").map(shade)};
+})()"""
+
+
+def test_page_of_many_ranks_in_a_narrow_browser(written, tmp_path):
+    """Bars are seen, each link leads to its heading, code has no backticks, and a state has one color everywhere."""
+    if not page_bench.browser():
+        pytest.skip("no Chromium is installed")
+    logs = [rank_log(pid, pid - 10, activity(5, pid, 5, {"empty": 2000, "copying": 1000, "queued": 2000}, [("to_device", "staged", 1 << 20)]),
+                     stall(3, 2000, pid=pid)) for pid in range(10, 22)]
+    time = gpu_time({"empty": 2, "copying": 1, "queued": 2}, {"sleep": 2})
+    time["devices"][0]["paths"] = [{"cause": "sleep", "path": "a.py:main;a.py:nap", "s": 2}]
+    (tmp_path / "page.html").write_text(written("html", *logs, report(10, 0, gpu_time=time)), encoding="utf-8")
+    found = page_bench.look(tmp_path / "page.html", script=NARROW, width=480)
+    assert found["errors"] == []
+    value = found["value"]
+    assert value["wide"] == 480 and max(value["bars"]) > 150 and not value["ticks"] and value["code"] == 2
+    assert all(value["links"]) and len(value["links"]) == value["titles"] >= 11
+    assert set(value["gpu"][1:3]) <= set(value["legend"]), value
 
 
 def test_page_of_nothing(written):

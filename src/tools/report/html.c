@@ -148,8 +148,8 @@ static json_t *doctors_of(const struct gf_job *job)
 }
 
 /*
- * Returns a list for each state or cause: its description, its share of the GPUs' time, and its
- * main line.
+ * Returns a list for each state or cause: its name, its description, its share of the GPUs' time,
+ * and its main line.
  */
 static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
                         enum gf_help of)
@@ -160,7 +160,7 @@ static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_part
         const struct gf_gpu_part *part = &parts->list[i];
         if (part->s > 0)
             json_array_append_new(list,
-                                  json_pack("[s,f,s*]", gf_help_words(of, part->name),
+                                  json_pack("[s,s,f,s*]", part->name, gf_help_words(of, part->name),
                                             part->s / time->s, *part->line ? part->line : NULL));
     }
     return list;
