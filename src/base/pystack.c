@@ -176,7 +176,8 @@ enum {
     bytes_data = 32,
     type_name = 24,
     type_flags = 168,
-    frame_locals = 72, /* its variables, the arguments first, from 3.11 to 3.13 */
+    queue_lock = 16, /* the address of a semaphore; in 3.13 a byte that is 1 while a thread waits */
+    frame_locals = 72, /* its variables, the arguments first, then its stack, from 3.11 to 3.13 */
     /* In 3.13, an object's values follow its header and four bytes, the last of which is `valid`. */
     values_valid = 19,
     /* The names of the attributes of a type's objects: the table of indices precedes the names. */
@@ -194,6 +195,7 @@ enum {
 #define OWNER_INTERPRETER 3
 #define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
 #define ATTRIBUTES_MOST 64
+#define STACK_MOST 32
 #define STEPS_MOST 192 /* largest number of frames that are read, including the interpreter's own */
 
 struct reader {
@@ -226,11 +228,11 @@ static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *r
     return read_bytes(r, address, ret, sizeof(*ret));
 }
 
-/* wanted: at most seven characters. */
+/* wanted: at most 23 characters. */
 static bool is_of_type(const struct reader *r, uintptr_t object, const char *wanted)
 {
     uintptr_t type, name;
-    char text[8];
+    char text[24];
     const size_t size = strlen(wanted) + 1;
 
     return object && read_pointer(r, object + object_type, &type) &&
@@ -447,6 +449,30 @@ bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
            strcmp(outermost.function, "Thread._bootstrap") == 0 &&
            read_pointer(&r, last + frame_locals, &self) &&
            read_attribute(&r, self, "_name", ret, size);
+}
+
+/* The object whose method is called is on the stack of the function that calls it. */
+bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
+                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                            uintptr_t futex)
+{
+    const struct reader r = {layout, memory};
+    const unsigned minor = layout->minor;
+    uintptr_t frame, code, object, lock;
+    uint32_t sizes[3]; /* of a code object's stack, its first line, the number of its variables */
+
+    if (minor < 11 || minor > 13 || !find_frame(&r, thread_state, &frame) ||
+        !read_pointer(&r, frame + layout->code, &code) || !is_of_type(&r, code, "code") ||
+        !read_bytes(&r, code + layout->first_line - sizeof(*sizes), sizes, sizeof(sizes)))
+        return false;
+    const uintptr_t stack = frame + frame_locals + sizes[2] * sizeof(object);
+    for (size_t i = 0; i < gf_min(sizes[0], (uint32_t)STACK_MOST); i++)
+        if (read_pointer(&r, stack + i * sizeof(object), &object) &&
+            is_of_type(&r, object, "_queue.SimpleQueue") &&
+            read_pointer(&r, object + queue_lock, &lock) &&
+            (minor < 13 ? lock == futex : (lock & 0xff) == 1))
+            return true;
+    return false;
 }
 
 bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,

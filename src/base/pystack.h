@@ -82,6 +82,14 @@ bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
                             char *ret, size_t size);
 
 /*
+ * Whether the thread waits in get() of an empty queue.SimpleQueue, which is a function of C without a
+ * frame. futex: the one that the thread waits for. False for versions other than 3.11 to 3.13.
+ */
+bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
+                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                            uintptr_t futex);
+
+/*
  * Whether a thread collects garbage in the interpreter of this thread state. Only the thread that
  * holds Python's lock can. False for Python 3.14 and later, whose members differ.
  */

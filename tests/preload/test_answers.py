@@ -85,6 +85,34 @@ CASES = {
         start()
         steps(between)
     """),
+    "queue_in_c": Case("queue", "", """
+        requests = queue.SimpleQueue()
+        def ask():
+            while True:
+                time.sleep(0.05)
+                requests.put(1)
+        thread(ask)
+        def between():
+            requests.get()  # here
+        start()
+        steps(between)
+    """),
+    "lock_beside_a_queue": Case("lock", "", """
+        lock = threading.Lock()
+        requests = queue.SimpleQueue()
+        def hold():
+            while True:
+                with lock:
+                    requests.put(1)
+                    time.sleep(0.05)
+        thread(hold)
+        def between():
+            print(requests.get(), requests.qsize(), lock.acquire(), file=quiet)  # here
+            lock.release()
+        quiet = open(os.devnull, "w")
+        start()
+        steps(between)
+    """),
     "lock_before_the_first_step": Case("lock", "", """
         lock = threading.Lock()
         lock.acquire()

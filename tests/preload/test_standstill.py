@@ -70,6 +70,31 @@ PROGRAMS = {
         pool.submit(feed).result()
         time.sleep(3.5)
     """, {}),
+    # Requests in a queue of C, a counting semaphore of requests, a signal, and a selector without a time limit.
+    "waits_for_requests": ("""
+        import queue, select
+        def more_steps():
+            for number in range(41, 71):
+                gpufeed.set_step(number)
+                step()
+                time.sleep(0.01)
+        requests, count = queue.SimpleQueue(), threading.Semaphore(0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        signal.signal(signal.SIGALRM, lambda *_: None)
+        def later(function, *arguments):
+            threading.Timer(3.5, function, arguments).start()
+        later(requests.put, 1)
+        requests.get()
+        more_steps()
+        later(count.release)
+        count.acquire()
+        more_steps()
+        later(os.kill, os.getpid(), signal.SIGUSR1)
+        signal.sigwait([signal.SIGUSR1])
+        more_steps()
+        signal.setitimer(signal.ITIMER_REAL, 3.5)
+        signal.pause()
+    """, {}),
     "compiles": ("""
         import torch._dynamo.eval_frame
         torch._dynamo.eval_frame.run(lambda: time.sleep(4))

@@ -28,6 +28,13 @@ static void a_system_call_names_its_object(void **state)
         {"7 0x0 0x0 0x32 0x0", gf_wait_sleep, -1, false},
         {"23 0x5 0x7f00 0x0 0x0 0x7ffd", gf_wait_poll, -1, false},
         {"23 0x0 0x0 0x0 0x0 0x7ffd", gf_wait_sleep, -1, false},
+        {"7 0x0 0x0 0xffffffff 0x0", gf_wait_accept, -1, false},
+        {"271 0x0 0x0 0x0 0x0 0x8", gf_wait_accept, -1,
+         false}, /* ppoll, as pause() of some libcs */
+        {"271 0x0 0x0 0x7ffd 0x0 0x8", gf_wait_sleep, -1, false},
+        {"23 0x0 0x0 0x0 0x0 0x0", gf_wait_accept, -1, false},
+        {"34 0x7ffd 0x7f", gf_wait_accept, -1, false},            /* pause */
+        {"128 0x7ffd 0x7ffd 0x0 0x8", gf_wait_accept, -1, false}, /* rt_sigtimedwait */
         {"230 0x1 0x1 0x7ffd 0x0", gf_wait_sleep, -1, false},
         {"232 0x4 0x7f00 0x10 0xffffffff", gf_wait_poll, -1, false}, /* epoll_wait */
         {"61 0x1234 0x0 0x0", gf_wait_child, -1, false},             /* wait4 */
@@ -120,7 +127,18 @@ static void frames_decide_between_causes(void **state)
          {{LIB "queue.py", "Queue.get", 1},
           {PACKAGES "torch/utils/data/dataloader.py", "_get_data", 1}}},
         {gf_wait_lock, gf_host_thread, {{LIB "threading.py", "Event.wait", 1}}},
-        {gf_wait_lock, gf_host_lock, {{LIB "threading.py", "Semaphore.acquire", 1}}},
+        {gf_wait_lock, gf_host_thread, {{LIB "threading.py", "Semaphore.acquire", 1}}},
+        {gf_wait_lock, gf_host_lock, {{LIB "threading.py", "Condition.__enter__", 1}}},
+        {gf_wait_pipe_read,
+         gf_host_process,
+         {{LIB "multiprocessing/connection.py", "Connection._recv", 1},
+          {LIB "multiprocessing/queues.py", "SimpleQueue.get", 1}}},
+        {gf_wait_lock,
+         gf_host_thread,
+         {{LIB "threading.py", "Condition.wait", 1},
+          {LIB "concurrent/futures/_base.py", "wait", 1}}},
+        {gf_wait_queue, gf_host_queue, {{"", "", 0}}},
+        {gf_wait_queue, gf_host_thread, {{LIB "concurrent/futures/thread.py", "_worker", 1}}},
         {gf_wait_poll,
          gf_host_process,
          {{LIB "selectors.py", "select", 1}, {LIB "multiprocessing/connection.py", "wait", 1}}},

@@ -126,6 +126,14 @@ int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret)
     return gf_min(length, 0);
 }
 
+enum gf_wait_kind gf_feeder_kind(pid_t pid, uintptr_t state, const struct gf_feeder_facts *facts)
+{
+    return facts->wait.kind == gf_wait_lock &&
+                   gf_python_line_is_in_queue(pid, state, facts->wait.futex)
+               ? gf_wait_queue
+               : facts->wait.kind;
+}
+
 #define STARVED_ALWAYS 900u /* thousandths of a thread's runnable time without a CPU */
 #define STARVED_NEVER 100u
 

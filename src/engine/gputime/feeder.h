@@ -59,5 +59,7 @@ struct gf_feeder_facts {
 int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret);
 /* Reads what thread `tid` of this process does. Returns 0 or -errno: -ENOENT if it has ended. */
 int gf_feeder_read(struct gf_feeder *feeder, pid_t tid, struct gf_feeder_facts *ret);
+/* Returns what the thread with this PyThreadState waits for: facts->wait.kind, or gf_wait_queue. */
+enum gf_wait_kind gf_feeder_kind(pid_t pid, uintptr_t state, const struct gf_feeder_facts *facts);
 /* Whether the thread still does the same as at the reading `facts`. */
 bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts);

@@ -164,10 +164,10 @@ static bool may_wait_for_workers(enum gf_host_cause cause, const struct gf_pytho
            cause == gf_host_pipe;
 }
 
-static enum gf_host_cause cause_of_facts(struct host_reading *r,
+static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
                                          const struct gf_python_place *place)
 {
-    const enum gf_wait_kind kind = r->facts.wait.kind;
+    enum gf_wait_kind kind = r->facts.wait.kind;
 
     if (r->facts.starved)
         return gf_host_preempted;
@@ -175,6 +175,8 @@ static enum gf_host_cause cause_of_facts(struct host_reading *r,
         return gf_host_gc;
     if (waits_for_python(r, &r->line))
         return gf_host_gil;
+    if (is_own)
+        kind = gf_feeder_kind(0, r->sample->python, &r->facts);
     return gf_wait_cause(kind, place->frames, place->count);
 }
 
@@ -193,7 +195,7 @@ static void read_host(void *closure)
         *r->path = '\0';
     if (!is_own)
         place.count = 0;
-    r->cause = cause_of_facts(r, &place);
+    r->cause = cause_of_facts(r, is_own, &place);
     r->has_workers = may_wait_for_workers(r->cause, &place);
 }
 

@@ -90,14 +90,21 @@ static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t si
     return done;
 }
 
-static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
-                          bool *ret_collects)
+/* Returns a process's memory, of which nothing is cached yet. */
+static struct gf_pystack_memory memory_of(pid_t pid)
 {
     static struct cache cache; /* used on the sampler's thread only */
-    const struct gf_pystack_memory memory = {read_cached, &cache};
 
     cache.pid = pid;
     memset(cache.at, 0, sizeof(cache.at));
+    return (struct gf_pystack_memory){read_cached, &cache};
+}
+
+static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
+                          bool *ret_collects)
+{
+    const struct gf_pystack_memory memory = memory_of(pid);
+
     *ret_collects = gf_pystack_is_collecting(interpreter.layout, &memory, state);
     return gf_pystack_frames(interpreter.layout, &memory, state, ret, most);
 }
@@ -251,6 +258,14 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
     if (ret_path)
         write_path(&walks, ret_path);
     return found;
+}
+
+bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)
+{
+    const struct gf_pystack_memory memory = memory_of(pid);
+
+    return interpreter.layout && state &&
+           gf_pystack_is_in_queue(interpreter.layout, &memory, state, futex);
 }
 
 uintptr_t gf_python_line_runtime(size_t *ret_size)

@@ -36,9 +36,10 @@ void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void
  * Whether a thread with this cause may stand still. A thread that waits for input has nothing to
  * do, and one that computes, compiles, downloads, writes or waits for a child or for workers that
  * compute makes progress. A thread that waits for another thread or process, or not known for what,
- * may be an idle server, or wait for the writing of a checkpoint.
+ * may be an idle server, or wait for the writing of a checkpoint. So may a thread without a line that
+ * waits for a semaphore: that of a queue of C or C++, perhaps.
  */
-static bool is_still(enum gf_host_cause cause)
+static bool is_still(enum gf_host_cause cause, const struct gf_python_line *at)
 {
     switch (cause) {
     case gf_host_driver:
@@ -52,9 +53,10 @@ static bool is_still(enum gf_host_cause cause)
     case gf_host_queue_full:
     case gf_host_file:
     case gf_host_fault:
-    case gf_host_lock:
     case gf_host_sleep:
         return true;
+    case gf_host_lock:
+        return at->line != 0;
     default:
         return false;
     }
@@ -147,7 +149,7 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
         see_progress(now);
         return;
     }
-    if (is_still(cause)) {
+    if (is_still(cause, at)) {
         stand.still++;
         stand.cause = cause;
         stand.at = *at;

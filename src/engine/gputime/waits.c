@@ -5,7 +5,7 @@
 #include <linux/futex.h>
 #include <stdlib.h>
 
-#define ARGUMENTS 3u /* how many arguments of a system call are looked at */
+#define ARGUMENTS 5u /* how many arguments of a system call are looked at */
 
 /* The system calls that decide by their number alone. */
 static enum gf_wait_kind kind_of_number(long number)
@@ -18,6 +18,11 @@ static enum gf_wait_kind kind_of_number(long number)
         return gf_wait_lock;
     case SYS_accept:
     case SYS_accept4:
+    case SYS_rt_sigtimedwait:
+    case SYS_rt_sigsuspend:
+#ifdef SYS_pause
+    case SYS_pause:
+#endif
         return gf_wait_accept;
     case SYS_wait4:
     case SYS_waitid:
@@ -79,21 +84,23 @@ static unsigned uses_first(long number)
 
 /*
  * Returns the kind if this is a call that waits for any of several descriptors. Without
- * descriptors, it is a sleep; up to Python 3.10, time.sleep makes such a call.
+ * descriptors, it is a sleep; up to Python 3.10, time.sleep makes such a call. Without a time limit,
+ * too, only a signal ends it.
  */
 static enum gf_wait_kind kind_of_several(long number, const unsigned long argument[ARGUMENTS])
 {
     switch (number) {
 #ifdef SYS_poll
     case SYS_poll:
+        return argument[1] ? gf_wait_poll : (int)argument[2] >= 0 ? gf_wait_sleep : gf_wait_accept;
 #endif
     case SYS_ppoll:
-        return argument[1] ? gf_wait_poll : gf_wait_sleep;
+        return argument[1] ? gf_wait_poll : argument[2] ? gf_wait_sleep : gf_wait_accept;
 #ifdef SYS_select
     case SYS_select:
 #endif
     case SYS_pselect6:
-        return argument[0] ? gf_wait_poll : gf_wait_sleep;
+        return argument[0] ? gf_wait_poll : argument[4] ? gf_wait_sleep : gf_wait_accept;
 #ifdef SYS_epoll_wait
     case SYS_epoll_wait:
 #endif

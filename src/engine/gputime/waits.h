@@ -15,6 +15,7 @@ enum gf_wait_kind {
     gf_wait_running,
     gf_wait_sleep,
     gf_wait_lock,  /* a semaphore, as Python's locks are, or a lock of a file */
+    gf_wait_queue, /* a queue.SimpleQueue of Python */
     gf_wait_futex, /* another futex: a mutex, a condition, or a library's own */
     gf_wait_poll,
     gf_wait_pipe_read,
@@ -22,10 +23,10 @@ enum gf_wait_kind {
     gf_wait_terminal_read,
     gf_wait_terminal_write,
     gf_wait_socket,
-    gf_wait_accept,
-    gf_wait_event, /* an eventfd or another descriptor without a file */
-    gf_wait_child, /* the end of a child process */
-    gf_wait_file,  /* data or names of files */
+    gf_wait_accept, /* a connection or a signal */
+    gf_wait_event,  /* an eventfd or another descriptor without a file */
+    gf_wait_child,  /* the end of a child process */
+    gf_wait_file,   /* data or names of files */
     gf_wait_file_write,
     gf_wait_fault, /* a page, outside of a system call */
     GF_WAIT_KIND_COUNT,

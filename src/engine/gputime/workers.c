@@ -408,8 +408,10 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
     r->workers->refused |= error == -EPERM || error == -EACCES;
     if (r->workers->refused)
         return;
-    const bool has_frames = gf_python_line_read(worker->pid, find_state(r, worker), &place, NULL);
-    const enum gf_host_cause cause = gf_wait_cause(facts.wait.kind, place.frames, place.count);
+    const uintptr_t python = find_state(r, worker);
+    const bool has_frames = gf_python_line_read(worker->pid, python, &place, NULL);
+    const enum gf_host_cause cause =
+        gf_wait_cause(gf_feeder_kind(worker->pid, python, &facts), place.frames, place.count);
     if (facts.wait.kind != gf_wait_running)
         worker->waits = state_of_cause(cause, has_frames);
     if (state == gf_worker_idle)
