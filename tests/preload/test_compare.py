@@ -379,3 +379,15 @@ def test_folders_that_cannot_be_compared(compare, tmp_path):
     assert compare(base, base).stderr == f"gpufeed compare: {base}/0-0.json is not a report (GPUFEED_REPORT)\n"
     whole = [write_runs(tmp_path / name, [None] * 6) for name in "ab"]
     assert "in time larger than 0.0 %" in compare(*whole).stdout
+
+
+@pytest.mark.parametrize("change, said", [({"ran_s": 0}, "took no time"), ({"ran_s": 1e-308}, "took no time"),
+                                          ({"steps": {"ended": 1, "us": 1e-300}}, None)])
+def test_reports_without_a_time(compare, tmp_path, change, said):
+    """The ratio of the times would be infinite, which JSON cannot express."""
+    base, other = write_runs(tmp_path / "base", [None] * 6), write_runs(tmp_path / "other", [1000] * 6)
+    for path in base.glob("*.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    for words in ([base, other], [other, base], [base, base]):
+        found = compare(*words, "--json")
+        assert said and (found.returncode, found.stdout) == (1, "") and said in found.stderr or json.loads(found.stdout)["time"] == "run", found

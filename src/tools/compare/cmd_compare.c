@@ -488,7 +488,7 @@ static int compare_reports(const char *const paths[2])
             return GF_EXIT_FAILED;
         name_of(paths[i], plain[i], sizeof(plain[i]));
     }
-    sides.by_step = figures[0].steps > 0 && figures[1].steps > 0;
+    sides.by_step = gf_figures_have_steps(&figures[0]) && gf_figures_have_steps(&figures[1]);
     for (size_t i = 0; i < 2; i++)
         sides.seconds[i] = sides.by_step ? figures[i].steps_s / figures[i].steps : figures[i].ran_s;
     print_sides(stdout, &sides);

@@ -27,6 +27,14 @@ struct gf_figures {
     struct gf_figures_row stalls, causes[GF_FIGURES_KINDS][GF_FIGURES_CAUSES];
 };
 
+#define GF_FIGURES_LEAST_S 1e-6 /* a report may claim a shorter time, but its ratio is no number */
+
+/* Whether the program marked steps, and they took time. */
+static inline bool gf_figures_have_steps(const struct gf_figures *figures)
+{
+    return figures->steps >= 1 && figures->steps_s >= GF_FIGURES_LEAST_S;
+}
+
 /*
  * Adds the report in a file to the figures. Returns 0 or -errno; -EINVAL if the file is not a
  * report.

@@ -94,6 +94,8 @@ static int add_run(void *closure, const char *path)
         return error;
     if (folder->count == GF_FOLDER_RUNS_MAX)
         return gf_cli_fail(-E2BIG, "compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
+    if (reading->run.ran_s < GF_FIGURES_LEAST_S)
+        return gf_cli_fail(-EINVAL, "compare", "%s took no time (ran_s)", path);
     folder->runs[folder->count++] = reading->run;
     gf_figures_add(&folder->sum, &reading->run);
     return 0;
@@ -112,7 +114,7 @@ int gf_folder_read(const char *path, struct gf_folder *ret)
 bool gf_folder_has_steps(const struct gf_folder *folder)
 {
     for (size_t i = 0; i < folder->count; i++)
-        if (folder->runs[i].steps < 1)
+        if (!gf_figures_have_steps(&folder->runs[i]))
             return false;
     return folder->count > 0;
 }

@@ -154,7 +154,7 @@ static bool have_steps(const struct runs *runs, size_t pairs)
 {
     for (size_t arm = 0; arm < 2; arm++)
         for (size_t pair = 1; pair <= pairs; pair++)
-            if (runs->list[arm][pair].figures.steps < 1)
+            if (!gf_figures_have_steps(&runs->list[arm][pair].figures))
                 return false;
     return true;
 }
