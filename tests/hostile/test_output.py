@@ -194,3 +194,14 @@ def test_page_into_a_pipe_of_the_shell(run, a_report):
     """The page is larger than a pipe, whose reader is slow."""
     done = run("/bin/bash", "-c", f'"{COMMAND}" report "$1" --html >(sleep 0.3; wc -c >&2)', "sh", a_report, preload=False)
     assert done.returncode == 0 and "cannot write" not in done.stderr, done
+
+
+@needs_root
+def test_folder_of_a_comparison_that_is_replaced(run, shared, victim):
+    """Another user may rename it in a folder without the sticky bit. The files of each run are removed."""
+    shared.chmod(0o777)
+    program = ("import glob, os; os.setuid(65534); path, = glob.glob('gpufeed*'); os.rename(path, 'x'); "
+               f"os.symlink('{victim.parent}', path)")
+    done = run(COMMAND, "compare", "--", sys.executable, "-c", program, preload=False, cwd=shared, TMPDIR=shared)
+    assert victim.read_text() == "kept" and not list((shared / "x").iterdir())
+    assert done.returncode == 1 and "Is a directory" in done.stderr, done  # in the second run

@@ -8,7 +8,6 @@
 #include "tools/run/environ.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,12 +39,14 @@ void gf_interrupt_end(void)
         raise(SIGINT);
 }
 
-#define OUTPUT "output"
+/* Files are found by the folder's descriptor, because another user may rename its path. */
+#define IN_FOLDER "/proc/self/fd/%d/"
+#define OUTPUT IN_FOLDER "output"
 #define SHOWN_BYTES 1024 /* how many bytes of a failed command's output are printed */
 
 static void set_environment(struct gf_env *env, const struct gf_arm *arm, const char *folder)
 {
-    static char report[PATH_MAX];
+    static char report[PATH_MAX + sizeof("/%p.json")];
     char name[256];
 
     gf_env_copy(environ, env);
@@ -60,15 +61,15 @@ static void set_environment(struct gf_env *env, const struct gf_arm *arm, const 
 }
 
 /* Executes the command in the child. Never returns. */
-static void run_child(char *const *command, const struct gf_env *env, const char *folder)
+static void run_child(char *const *command, const struct gf_env *env, int folder)
 {
-    char path[PATH_MAX], self[] = "gpufeed", verb[] = "run", end[] = "--";
+    char path[64], self[] = "gpufeed", verb[] = "run", end[] = "--";
     size_t count = 0;
 
     while (command[count])
         count++;
     char **argv = calloc(count + 4, sizeof(*argv));
-    snprintf(path, sizeof(path), "%s/" OUTPUT, folder);
+    snprintf(path, sizeof(path), OUTPUT, folder);
     const int output = gf_output_open_to_append(path);
     const int input = open("/dev/null", O_RDONLY);
     if (!argv || output < 0 || input < 0)
@@ -87,11 +88,11 @@ static void run_child(char *const *command, const struct gf_env *env, const char
     _exit(GF_EXIT_FAILED);
 }
 
-static void print_output(const char *folder)
+static void print_output(int folder)
 {
-    char path[PATH_MAX], text[SHOWN_BYTES + 1];
+    char path[64], text[SHOWN_BYTES + 1];
 
-    snprintf(path, sizeof(path), "%s/" OUTPUT, folder);
+    snprintf(path, sizeof(path), OUTPUT, folder);
     FILE *file = fopen(path, "re");
     if (!file)
         return;
@@ -105,7 +106,7 @@ static void print_output(const char *folder)
         fputc('\n', stderr);
 }
 
-static int report_failure(const struct gf_arm *arm, const char *folder, int status)
+static int report_failure(const struct gf_arm *arm, int folder, int status)
 {
     if (WIFSIGNALED(status))
         gf_cli_error("compare",
@@ -120,21 +121,22 @@ static int report_failure(const struct gf_arm *arm, const char *folder, int stat
 }
 
 /* Reads the reports of the run, and empties the folder. */
-static void collect(const char *folder, struct gf_figures *ret)
+static void collect(int folder, struct gf_figures *ret)
 {
-    char path[PATH_MAX];
-    GF_FOLDER(entries, folder);
+    char path[64 + NAME_MAX];
 
+    snprintf(path, sizeof(path), IN_FOLDER, folder);
+    GF_FOLDER(entries, path);
     for (const char *name; (name = gf_folder_next(entries));) {
         const char *dot = strrchr(name, '.');
-        snprintf(path, sizeof(path), "%s/%s", folder, name);
+        snprintf(path, sizeof(path), IN_FOLDER "%s", folder, name);
         if (dot && strcmp(dot, ".json") == 0)
             gf_figures_add_file(ret, path);
         unlink(path);
     }
 }
 
-int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
+int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_run_folder *folder,
                struct gf_one_run *ret)
 {
     struct gf_env env;
@@ -143,12 +145,12 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     *ret = (struct gf_one_run){0};
     if (pending)
         return -EINTR;
-    set_environment(&env, arm, folder);
+    set_environment(&env, arm, folder->path);
     fflush(stdout);
     const uint64_t start_ns = gf_now_ns();
     const pid_t child = fork();
     if (child == 0)
-        run_child(command, &env, folder);
+        run_child(command, &env, folder->fd);
     int error = child < 0 ? -errno : 0;
     if (!error)
         gf_gpu_clock_begin();
@@ -165,7 +167,7 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folde
     else if (error)
         gf_cli_error("compare", "cannot run the command: %s", strerror(-error));
     else if (status)
-        error = report_failure(arm, folder, status);
-    collect(folder, &ret->figures);
+        error = report_failure(arm, folder->fd, status);
+    collect(folder->fd, &ret->figures);
     return error;
 }

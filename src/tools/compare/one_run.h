@@ -7,6 +7,8 @@
 #include "tools/compare/figures.h"
 #include "tools/compare/run_clocks.h"
 
+#include <limits.h>
+
 /*
  * Lets SIGINT end a comparison, whose finished pairs are then printed. It interrupts system calls,
  * unless the caller of the command ignores it.
@@ -17,6 +19,11 @@ void gf_interrupt_begin(void);
 void gf_interrupt_end(void);
 
 /* One run of the command in an arm. */
+
+struct gf_run_folder {
+    char path[PATH_MAX]; /* for the command's processes */
+    int fd;
+};
 
 struct gf_one_run {
     double wall_s; /* time from the fork to the command's end */
@@ -30,5 +37,5 @@ struct gf_one_run {
  * cannot be run or fails, prints the reason and the last lines of its output. SIGINT ends the
  * command, and the result is -EINTR.
  */
-int gf_one_run(const struct gf_arm *arm, char *const *command, const char *folder,
+int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_run_folder *folder,
                struct gf_one_run *ret);

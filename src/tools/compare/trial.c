@@ -5,10 +5,11 @@
 #include "tools/common/cli.h"
 #include "tools/compare/one_run.h"
 
-#include <limits.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #define RESAMPLES 20000
 #define SEED UINT64_C(1)
@@ -72,16 +73,22 @@ struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t c
     return ret;
 }
 
-/* Creates the folder of the reports; ret has PATH_MAX bytes. */
-static int make_folder(char *ret)
+/* Creates the folder of the reports. */
+static int make_folder(struct gf_run_folder *ret)
 {
     const char *parent = gf_launch_variable(environ, "TMPDIR");
+    struct stat found;
 
-    snprintf(ret, PATH_MAX, "%s/gpufeed-compare-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (mkdtemp(ret))
-        return 0;
+    snprintf(ret->path, sizeof(ret->path), "%s/gpufeed-compare-XXXXXX",
+             parent && *parent ? parent : "/tmp");
+    if (mkdtemp(ret->path)) {
+        ret->fd = open(ret->path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (ret->fd >= 0 && fstat(ret->fd, &found) == 0 && found.st_uid == geteuid())
+            return 0;
+        errno = EPERM; /* another user has replaced it */
+    }
     const int error = errno;
-    return gf_cli_fail(-error, "compare", "cannot make the folder %s: %s; set TMPDIR", ret,
+    return gf_cli_fail(-error, "compare", "cannot make the folder %s: %s; set TMPDIR", ret->path,
                        strerror(error));
 }
 
@@ -109,7 +116,7 @@ static void show_pair(const struct gf_arms *arms, const struct gf_one_run *const
 struct runs {
     const struct gf_arms *arms;
     char *const *command;
-    const char *folder;
+    const struct gf_run_folder *folder;
     struct gf_one_run *list[2]; /* list[arm][pair]; pair 0 is discarded */
     size_t done, all;
 };
@@ -175,11 +182,11 @@ static void evaluate(const struct runs *runs, struct gf_trial *trial)
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
                  struct gf_trial *ret)
 {
-    char folder[PATH_MAX];
-    struct runs runs = {.arms = arms, .command = command, .folder = folder};
+    struct gf_run_folder folder;
+    struct runs runs = {.arms = arms, .command = command, .folder = &folder};
 
     *ret = (struct gf_trial){.planned = pairs};
-    int error = make_folder(folder);
+    int error = make_folder(&folder);
     if (error)
         return error;
     for (size_t arm = 0; arm < 2; arm++) {
@@ -192,7 +199,8 @@ int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
     if (!error)
         ret->ratio =
             gf_bootstrap_ratio((const double *const *)ret->times, (size_t[]){pairs, pairs}, true);
-    rmdir(folder);
+    rmdir(folder.path);
+    close(folder.fd);
     free(runs.list[0]);
     free(runs.list[1]);
     return error;
