@@ -128,7 +128,7 @@ static inline void gf_submissions_waited(void)
 static inline struct gf_stream_slot *gf_submissions_quick(CUstream stream)
 {
     struct gf_stream_slot *slot = gf_stream_slot_probe(&gf_submissions, stream, 0);
-    return gf_likely(gf_load_relaxed(&slot->stream) == (uintptr_t)stream) ? slot : NULL;
+    return gf_likely(gf_load_acquire(&slot->stream) == (uintptr_t)stream) ? slot : NULL;
 }
 
 static inline bool gf_submissions_on(void)
