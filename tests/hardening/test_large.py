@@ -97,7 +97,7 @@ def test_python(run):
 
 @pytest.mark.parametrize("kib", [3200, 6000, 10000])
 def test_small_limit_of_data(run, kib):
-    """With less than 18 MB, libc's heap serves malloc. The limit counts the library's data, of which jemalloc's part
+    """Under a small limit, libc's heap serves malloc. The limit counts the library's data, of which jemalloc's part
     has 2 MiB."""
     ours = run.alike("sh", "-c", f"ulimit -d {kib}; exec ls -d /")
     assert ours.returncode == 0, ours.stderr

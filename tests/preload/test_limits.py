@@ -51,6 +51,28 @@ def test_a_shell_starts(run, mib):
     assert (result.returncode, result.stdout, result.stderr) == (0, "here\n", "")
 
 
+FILLED = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int main(void)
+{
+    int blocks = 0;
+    while (malloc(100000))
+        blocks++;
+    printf("%d\n", blocks);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("resource", ["as", "data"])
+@pytest.mark.parametrize("mib", [40, 200])
+def test_small_limits_leave_what_they_leave_natively(run, compile_c, resource, mib):
+    """Less at most what the preload library itself maps. Such a limit is too small for what jemalloc maps at its start."""
+    without, ours = run.both("prlimit", f"--{resource}={mib << 20}", compile_c(FILLED, "-fno-builtin", name="filled"))
+    assert int(ours.stdout) * 100000 >= int(without.stdout) * 100000 - (5 << 20), (without, ours)
+
+
 INTERRUPTED = r"""
 #include <signal.h>
 #include <stdio.h>

@@ -267,9 +267,10 @@ static void start_jemalloc(void)
 
 /*
  * Twice as much as jemalloc maps at its start. If such a mapping failed, jemalloc would write to
- * address NULL.
+ * address NULL. Under a limit, these 8 MiB may only be a small part of what the program can use.
  */
 #define START_SPACE ((size_t)16 << 20)
+#define START_SPACE_LIMITED ((size_t)256 << 20)
 
 static void decide_mode(void)
 {
@@ -279,7 +280,8 @@ static void decide_mode(void)
         .jemalloc_page = GF_JEMALLOC_PAGE,
         .before = object_before(),
         .behind = object_behind(),
-        .cramped = !gf_mappings_fit_writable(START_SPACE),
+        .cramped =
+            !gf_mappings_fit_writable(gf_reclaim_read_limits() ? START_SPACE_LIMITED : START_SPACE),
     };
 
     facts.duplicate = facts.before && gf_own_image_before(&ops);

@@ -137,20 +137,29 @@ bool gf_reclaim_for_call(void)
     return !gf_locks && reclaim.process == getpid() && gf_reclaim_all();
 }
 
+static bool is_finite(__rlimit_resource_t resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+bool gf_reclaim_read_limits(void)
+{
+    gf_store_relaxed(&reclaim.limited_as, is_finite(RLIMIT_AS));
+    gf_store_relaxed(&reclaim.limited_data, is_finite(RLIMIT_DATA));
+    return gf_reclaim_is_limited();
+}
+
 void gf_reclaim_init(bool managed, bool engines_child)
 {
-    static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
-    struct rlimit limit;
-
     reclaim.process = getpid();
     gf_store_relaxed(&gf_budget.unmanaged, !managed);
     if (je_opt_dirty_decay_ms == 0)
         begin_budget(0, 0); /* the user wants nothing to be kept */
     else
         begin_budget(engines_child ? START_CHILD : START_ALONE, engines_child ? CHILD_MOST : 0);
-    for (size_t i = 0; i < GF_ARRAY_LEN(resources); i++)
-        if (getrlimit((__rlimit_resource_t)resources[i], &limit) == 0)
-            gf_reclaim_limit(resources[i], limit.rlim_cur);
+    if (gf_reclaim_is_limited())
+        __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
 }
 
 bool gf_reclaim_managed(void)

@@ -28,6 +28,9 @@ bool gf_reclaim_all(void);
 /* The same for a call of the program that is no call of malloc. */
 bool gf_reclaim_for_call(void);
 
+/* Called once, before jemalloc starts: whether RLIMIT_AS or RLIMIT_DATA is finite. */
+bool gf_reclaim_read_limits(void);
+
 /*
  * Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times.
  * engines_child: a process with an engine started this one, so it has the budget of a forked child.
@@ -36,9 +39,9 @@ void gf_reclaim_init(bool managed, bool engines_child);
 bool gf_reclaim_managed(void);
 
 /*
- * Called with a soft limit at the start and when it changes: RLIMIT_AS or RLIMIT_DATA. The kernel
- * counts free memory, too. So while there is such a limit, the heap keeps nothing, and unmaps what it
- * purges. Other limits are ignored. Keeps errno.
+ * Called with a soft limit when it changes: RLIMIT_AS or RLIMIT_DATA. The kernel counts free memory,
+ * too. So while there is such a limit, the heap keeps nothing, and unmaps what it purges. Other limits
+ * are ignored. Keeps errno.
  */
 void gf_reclaim_limit(int resource, uint64_t soft);
 bool gf_reclaim_is_limited(void);
