@@ -40,17 +40,18 @@ int main(void)
     for (int way = 0; way < 5; way++) {
         for (int lg = 30; lg < 47; lg++) {
             const size_t size = (size_t)1 << lg;
-            if (size > total / 10 * 8 && size < total / 10 * 14)
-                continue; /* jemalloc rounds up to the next of four classes */
+            if (size > total / 100 * 97 && size < total / 100 * 101)
+                continue; /* nearly as much as the kernel grants */
             errno = 0;
             char *block = allocate(way, size);
             printf("%d: 2^%d %s\n", way, lg, block ? "succeeds" : errno == ENOMEM || way == 3 ? "fails" : "fails, no ENOMEM");
             free(block);
         }
-        /* never refused: as much as is there */
-        char *block = allocate(way, total / 100 * 95 & -64);
-        printf("%d: nearly all %s\n", way, block ? "succeeds" : "fails");
-        free(block);
+        for (int percent = 95; percent <= 119; percent += 8) {
+            char *block = allocate(way, total / 100 * percent & -64);
+            printf("%d: %d %% of all %s\n", way, percent, block ? "succeeds" : "fails");
+            free(block);
+        }
     }
     const pid_t child = fork(); /* the address space that the heap keeps does not count against it */
     if (child == 0)

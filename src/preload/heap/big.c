@@ -25,6 +25,11 @@ void gf_big_init(bool on)
     live.on = on;
 }
 
+bool gf_big_serves(void)
+{
+    return live.on && gf_load_relaxed(&live.blocks) < LIVE_MAX;
+}
+
 uint64_t gf_big_live(void)
 {
     return gf_load_relaxed(&live.bytes);

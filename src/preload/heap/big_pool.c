@@ -284,7 +284,8 @@ bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret)
 {
     const size_t whole = (size + GF_BIG_ALIGN - 1) & ~(GF_BIG_ALIGN - 1);
 
-    if (gf_load_relaxed(&gf_budget.pool) == 0)
+    /* A mapping that grows to `size` would be tried only for the pages that it lacks. */
+    if (gf_load_relaxed(&gf_budget.pool) == 0 || !fits(size))
         return false;
     gf_lock_take(&lock);
     const size_t i = find(size, alignment);
