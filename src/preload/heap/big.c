@@ -23,11 +23,7 @@ static struct {
 void gf_big_init(bool on)
 {
     live.on = on;
-}
-
-bool gf_big_serves(void)
-{
-    return live.on && gf_load_relaxed(&live.blocks) < LIVE_MAX;
+    gf_store_relaxed(&gf_heap_untried, !on);
 }
 
 uint64_t gf_big_live(void)
@@ -206,6 +202,8 @@ void *gf_big_alloc(size_t size, size_t alignment, bool zero)
         errno = error;
         if (block)
             return block;
+    } else {
+        gf_store_relaxed(&gf_heap_untried, true);
     }
     gf_sub_relaxed(&live.blocks, 1);
     return NULL;

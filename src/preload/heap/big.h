@@ -42,8 +42,5 @@ static inline bool gf_big_may_own(const void *block)
     return gf_unlikely(((uintptr_t)block & (GF_BIG_ALIGN - 1)) == 0);
 }
 
-/* Whether jemalloc gets only those big blocks that the store could not map. */
-bool gf_big_serves(void);
-
 /* Bytes in live blocks of the store. */
 uint64_t gf_big_live(void);

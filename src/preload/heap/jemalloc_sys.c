@@ -2,7 +2,6 @@
 #include "preload/heap/jemalloc_sys.h"
 
 #include "base/atomic.h"
-#include "preload/heap/big.h"
 #include "preload/heap/big_table.h"
 #include "preload/heap/budget.h"
 #include "preload/heap/jemalloc.h"
@@ -18,6 +17,8 @@ void *gf_libc_mmap(void *address, size_t size, int protection, int flags, int fd
 
 void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
 void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
+
+_Atomic bool gf_heap_untried = true;
 
 static _Atomic bool started;
 /*
@@ -141,13 +142,13 @@ static bool removes_pages(int protection, int flags)
  * mapping a second time at a fork.
  *
  * jemalloc rounds the program's request up to a size class, so the request may be a fifth smaller
- * than the mapping. So only four fifths of the mapping are tried, unless the kernel refused the request
- * itself before, when the store of big blocks tried to map it.
+ * than the mapping. So only four fifths of the mapping are tried, unless the store of big blocks has
+ * tried the request itself before, and the kernel refused it.
  */
 static bool is_too_large(size_t size, int flags)
 {
     return gf_unlikely(size >= GF_MAPPINGS_ASKED_MIN) && (flags & MAP_NORESERVE) &&
-           !gf_mappings_fit(gf_big_serves() ? size : size - size / 5);
+           !gf_mappings_fit(gf_load_relaxed(&gf_heap_untried) ? size - size / 5 : size);
 }
 
 /* May change errno. The caller restores it, because jemalloc itself sets errno for the program. */

@@ -47,3 +47,6 @@ void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd
 int gf_heap_munmap(void *address, size_t size);
 int gf_heap_madvise(void *address, size_t size, int advice);
 int gf_heap_mprotect(void *address, size_t size, int protection);
+
+/* Whether jemalloc serves requests that the store of big blocks (big.h) has not tried to map. */
+extern _Atomic bool gf_heap_untried __attribute__((visibility("hidden")));
