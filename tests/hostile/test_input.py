@@ -219,6 +219,17 @@ def test_paths_of_a_page(a_report, tmp_path, path):
     assert done.returncode == 0 and done.stdout == f"{min(len(paths), 50000)}000000\n", done
 
 
+def test_many_remedies(a_report, tmp_path):
+    """Each finding of a doctor, and each report, has a remedy of its own."""
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}
+    (tmp_path / "doctor.json").write_text('{\n"schema": 2, "findings": [%s]}' % ",".join(
+        f'{{"status":"problem","summary":"{i}"}}' for i in range(40000)))
+    (tmp_path / "r.json").write_text("".join(json.dumps({**small, "options": {}, "pid": i + 2, "verdict": {"remedy": str(i)}}) + "\n"
+                                             for i in range(4000)))
+    done = bounded("report", tmp_path, "--top=1", cpu_s=3)
+    assert b"and 43996 more" in done.stdout, done.stdout[-2000:]
+
+
 def test_standstills(a_report, tmp_path):
     """Each process stands in another step."""
     small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state")}

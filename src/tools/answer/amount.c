@@ -88,22 +88,20 @@ void gf_lines_add(struct gf_lines *lines, const char *format, ...)
 {
     va_list args;
     char *text = NULL;
+    bool is_new;
 
     va_start(args, format);
     gf_cli_memory(vasprintf(&text, format, args) < 0 ? NULL : text);
     va_end(args);
-    for (size_t i = 0; i < lines->count; i++)
-        if (strcmp(lines->list[i], text) == 0) {
-            free(text);
-            return;
-        }
-    *GF_JOB_ADD(lines->list, lines->count) = text;
+    const uint32_t number = gf_text_pool_add(&lines->texts, text, strlen(text), &is_new);
+    free(text);
+    if (is_new)
+        *GF_JOB_ADD(lines->list, lines->count) = gf_text_pool_get(&lines->texts, number);
 }
 
 void gf_lines_free(struct gf_lines *lines)
 {
-    for (size_t i = 0; i < lines->count; i++)
-        free(lines->list[i]);
     free(lines->list);
+    gf_text_pool_free(&lines->texts);
     *lines = (struct gf_lines){0};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "base/base.h"
+#include "tools/job/text_pool.h"
 
 /* Formats numbers with units. Each function writes GF_AMOUNT bytes at most, and returns buf. */
 
@@ -25,7 +25,8 @@ const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
 
 /* A list of sentences. */
 struct gf_lines {
-    char **list;
+    struct gf_text_pool texts;
+    const char **list; /* in the order in which they were added */
     size_t count;
 };
 
