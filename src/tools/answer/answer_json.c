@@ -9,11 +9,7 @@
 
 static json_t *texts(const struct gf_lines *lines)
 {
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < lines->count; i++)
-        json_array_append_new(list, gf_json_text(lines->list[i]));
-    return list;
+    return GF_JSON_LIST(i, lines->count, gf_json_text(lines->list[i]));
 }
 
 static json_t *count_of(double number)
@@ -80,12 +76,9 @@ static json_t *json_row_of(const struct gf_answer *answer, const struct gf_tally
 
 static json_t *table_of(const struct gf_answer *answer, const struct gf_tally *tally, unsigned top)
 {
-    json_t *rows = json_array();
-
-    for (size_t i = 0; i < tally->count && i < top; i++)
-        json_array_append_new(rows, json_row_of(answer, tally, &tally->rows[i]));
-    return json_pack("{s:s,s:I,s:o}", "by", gf_by_names[tally->by], "total",
-                     (json_int_t)tally->count, "rows", rows);
+    return json_pack(
+        "{s:s,s:I,s:o}", "by", gf_by_names[tally->by], "total", (json_int_t)tally->count, "rows",
+        GF_JSON_LIST(i, gf_min(tally->count, top), json_row_of(answer, tally, &tally->rows[i])));
 }
 
 static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_by wanted)
@@ -119,13 +112,11 @@ static json_t *step_of(const struct gf_answer *answer, const struct gf_step *ste
 static json_t *steps_of(const struct gf_answer *answer, unsigned top)
 {
     const struct gf_steps *steps = &answer->steps;
-    json_t *rows = json_array();
 
-    for (size_t i = 0; i < steps->ended && i < top; i++)
-        json_array_append_new(rows, step_of(answer, &steps->list[i]));
     return json_pack("{s:I,s:I,s:o,s:o}", "ended", (json_int_t)steps->ended, "slow",
                      (json_int_t)steps->slow, "median_s",
-                     number_or_null(steps->median_s, steps->ended > 0), "rows", rows);
+                     number_or_null(steps->median_s, steps->ended > 0), "rows",
+                     GF_JSON_LIST(i, gf_min(steps->ended, top), step_of(answer, &steps->list[i])));
 }
 
 static json_t *reported_of(const struct gf_answer *answer, const struct gf_reported_steps *steps)
@@ -142,15 +133,6 @@ static json_t *reported_of(const struct gf_answer *answer, const struct gf_repor
         "difference", *steps->difference ? gf_json_text(steps->difference) : json_null());
 }
 
-static json_t *reported_steps_of(const struct gf_answer *answer, unsigned top)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < answer->reported_steps.count && i < top; i++)
-        json_array_append_new(list, reported_of(answer, &answer->reported_steps.list[i]));
-    return list;
-}
-
 static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row *row)
 {
     const double rate = gf_copy_rate(&row->to_device);
@@ -164,15 +146,6 @@ static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row 
                      "gb_per_s", number_or_null(rate, rate > 0), "differs", row->excess_s > 0);
 }
 
-static json_t *ranks_of(const struct gf_answer *answer)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < answer->table.count; i++)
-        json_array_append_new(list, rank_of(answer, &answer->table.rows[i]));
-    return list;
-}
-
 static json_t *sum_of(const struct gf_copy_sum *sum)
 {
     const double rate = gf_copy_rate(sum);
@@ -184,29 +157,19 @@ static json_t *sum_of(const struct gf_copy_sum *sum)
 
 static json_t *direction_of(const struct gf_copies *copies, int direction)
 {
-    json_t *row = json_object(), *reasons = json_array();
+    const struct gf_copy_reason *list = copies->reasons[direction];
+    json_t *row = json_object();
 
     json_object_set_new(row, "direction", json_string(gf_direction_names[direction]));
     for (int way = 0; way < GF_WAYS; way++)
         json_object_set_new(row, gf_way_names[way], sum_of(&copies->ways[direction][way]));
-    for (unsigned i = 0; i < copies->reason_count[direction]; i++) {
-        const struct gf_copy_reason *reason = &copies->reasons[direction][i];
-        json_array_append_new(
-            reasons, json_pack("{s:o,s:s,s:o,s:o}", "reason", gf_json_text(reason->name), "words",
-                               gf_help_words(gf_help_reason, reason->name), "calls",
-                               count_of(reason->sum.calls), "bytes", count_of(reason->sum.bytes)));
-    }
-    json_object_set_new(row, "reasons", reasons);
+    json_object_set_new(
+        row, "reasons",
+        GF_JSON_LIST(i, copies->reason_count[direction],
+                     json_pack("{s:o,s:s,s:o,s:o}", "reason", gf_json_text(list[i].name), "words",
+                               gf_help_words(gf_help_reason, list[i].name), "calls",
+                               count_of(list[i].sum.calls), "bytes", count_of(list[i].sum.bytes))));
     return row;
-}
-
-static json_t *copies_of(const struct gf_copies *copies)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < GF_DIRECTIONS && copies->reports; i++)
-        json_array_append_new(list, direction_of(copies, i));
-    return list;
 }
 
 static json_t *gpu_of(const struct gf_answer *answer)
@@ -221,13 +184,18 @@ static json_t *gpu_of(const struct gf_answer *answer)
 
 json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
-    return json_pack("{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:o}", "schema",
-                     GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict),
-                     "differing", texts(&answer->differing), "helps", texts(&answer->helps),
-                     "notes", texts(&answer->notes), "input", input_of(answer->counts), "job",
-                     job_of(answer), "stalls", stalls_of(answer), "tables",
-                     tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
-                     ranks_of(answer), "copies", copies_of(&answer->copies),
-                     "pinning_saves_at_most_s", answer->copies.pinning_saves_s, "gpu_time",
-                     gpu_of(answer), "reported_steps", reported_steps_of(answer, top));
+    const struct gf_copies *copies = &answer->copies;
+    const struct gf_reported_list *reported = &answer->reported_steps;
+
+    return json_pack(
+        "{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:o}", "schema",
+        GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict), "differing",
+        texts(&answer->differing), "helps", texts(&answer->helps), "notes", texts(&answer->notes),
+        "input", input_of(answer->counts), "job", job_of(answer), "stalls", stalls_of(answer),
+        "tables", tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
+        GF_JSON_LIST(i, answer->table.count, rank_of(answer, &answer->table.rows[i])), "copies",
+        GF_JSON_LIST(i, copies->reports ? GF_DIRECTIONS : 0, direction_of(copies, (int)i)),
+        "pinning_saves_at_most_s", copies->pinning_saves_s, "gpu_time", gpu_of(answer),
+        "reported_steps",
+        GF_JSON_LIST(i, gf_min(reported->count, top), reported_of(answer, &reported->list[i])));
 }

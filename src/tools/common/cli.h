@@ -93,6 +93,15 @@ int gf_flags_excess(const char *verb, const char *word);
 /* Prints the JSON, indented, and drops the reference. main checks standard output for errors. */
 void gf_cli_print_json(json_t *json);
 
+/* Returns a list of `count` elements. `element` is an expression of the index i. */
+#define GF_JSON_LIST(i, count, element)                                                            \
+    ({                                                                                             \
+        json_t *const gf_list = json_array();                                                      \
+        for (size_t i = 0; i < (count); i++)                                                       \
+            json_array_append_new(gf_list, element);                                               \
+        gf_list;                                                                                   \
+    })
+
 /* Returns the text as a JSON string, or JSON's null if the text is NULL, "" or not UTF-8. */
 static inline json_t *gf_json_text(const char *text)
 {

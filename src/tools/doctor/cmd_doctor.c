@@ -159,12 +159,9 @@ static json_t *finding_json(const struct gf_finding *finding)
 
 static void print_json(const struct gf_findings *findings)
 {
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < findings->count; i++)
-        json_array_append_new(list, finding_json(&findings->list[i]));
-    gf_cli_print_json(json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version",
-                                GF_VERSION, "findings", list));
+    gf_cli_print_json(
+        json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version", GF_VERSION, "findings",
+                  GF_JSON_LIST(i, findings->count, finding_json(&findings->list[i]))));
 }
 
 /*

@@ -78,14 +78,11 @@ static json_t *process_json(const struct gf_facts *facts)
 static json_t *topo_json(const struct gf_topo *topo)
 {
     const struct gf_machine *machine = topo->machine;
-    json_t *nodes = json_array(), *gpus = json_array();
 
-    for (size_t i = 0; i < machine->node_count; i++)
-        json_array_append_new(nodes, node_json(machine, &machine->nodes[i]));
-    for (size_t i = 0; i < topo->gpu_count; i++)
-        json_array_append_new(gpus, gpu_json(&topo->gpus[i]));
     return json_pack("{s:i, s:s, s:b, s:o, s:o, s:o, s:o}", "schema", SCHEMA, "version", GF_VERSION,
-                     "recorded", machine->recorded, "nodes", nodes, "gpus", gpus,
+                     "recorded", machine->recorded, "nodes",
+                     GF_JSON_LIST(i, machine->node_count, node_json(machine, &machine->nodes[i])),
+                     "gpus", GF_JSON_LIST(i, topo->gpu_count, gpu_json(&topo->gpus[i])),
                      "device_order_doubt", gf_json_text(topo->visible.doubt), "process",
                      process_json(&topo->facts));
 }
