@@ -130,6 +130,7 @@ def test_page_has_each_rank_over_time(written):
         [("rank 0: GPU", "gpu"), ("rank 0: copies", "copies"), ("rank 0: steps", "steps"), ("rank 1: GPU", "gpu"), ("rank 1: copies", "copies"),
          ("thread 9, rank 1", "thread"), ("python3 8, rank 1", "thread")]
     lanes = {lane["name"]: lane for lane in data["lanes"]}
+    assert [lane["of"] for lane in data["lanes"]] == ["rank 0"] * 3 + ["rank 1"] * 4
     assert lanes["rank 1: GPU"]["spans"] == [pytest.approx([0, 2, 750, 0, 0, 250, 0], abs=1e-6)]
     assert lanes["rank 1: copies"]["spans"] == [pytest.approx([0, 2, 150, 0], abs=1e-6)]
     assert lanes["rank 0: GPU"]["spans"] == [pytest.approx([2, 4, 0, 0, 0, 1000, 0], abs=1e-6), pytest.approx([4, 5, 0, 0, 0, 0, 0], abs=1e-6)]
@@ -153,9 +154,9 @@ def test_page_of_a_long_job_joins_intervals(written):
 
 
 def test_page_of_many_ranks_keeps_those_that_waited(written):
-    logs = [rank_log(pid, pid - 100, activity(5, pid, 1, {"empty": pid, "queued": 1000 - pid})) for pid in range(100, 150)]
+    logs = [rank_log(pid, pid - 100, activity(5, pid, 1, {"empty": pid, "queued": 1000 - pid})) for pid in range(100, 174)]
     data = json.loads(Page(written("html", *logs)).data)
-    assert [lane["name"] for lane in data["lanes"]] == [f"rank {rank}: GPU" for rank in range(10, 50)] and data["hiddenProcesses"] == 10
+    assert [lane["name"] for lane in data["lanes"]] == [f"rank {rank}: GPU" for rank in range(10, 74)] and data["hiddenProcesses"] == 10
 
 
 @pytest.mark.parametrize("change", [
@@ -234,10 +235,22 @@ NARROW = """(() => {
     links: all("nav a").map(link => document.querySelector(link.getAttribute("href")).textContent === link.textContent),
     titles: all("main h2").length, gpu: all("#gpu .bar").map(shade), legend: all("#legend .swatch").map(shade)};
 })()"""
+KEYS = """(() => {
+  const chart = document.getElementById("chart"), icicle = document.getElementById("icicle"), tall = () => chart.clientHeight;
+  const press = (node, key) => node.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})), heights = [tall()];
+  for (const key of ["ArrowDown", "ArrowDown", "Enter", "ArrowDown", "Enter"]) { press(chart, key); heights.push(tall()); }
+  const told = document.getElementById("told").textContent, names = [], root = () => names.push(icicle.firstChild.textContent);
+  document.getElementById("fold").click();
+  heights.push(tall());
+  root(); icicle.children[2].click(); root(); press(icicle.firstChild, "Escape"); root();
+  return {heights, told, names, last: shadeOf(icicle.lastChild), slept: shadeOf(document.querySelectorAll("#gpu .bars:last-child .bar")[0])};
+  function shadeOf(node) { return getComputedStyle(node).backgroundColor; }
+})()"""
 
 
 def test_page_of_many_ranks_in_a_narrow_browser(written, tmp_path):
-    """Bars are seen, each link leads to its heading, code has no backticks, and a state has one color everywhere."""
+    """Bars are seen, each link leads to its heading, code has no backticks, a state or a cause has one color everywhere,
+    and each rank has one row until Enter opens it."""
     if not page_bench.browser():
         pytest.skip("no Chromium is installed")
     logs = [rank_log(pid, pid - 10, activity(5, pid, 5, {"empty": 2000, "copying": 1000, "queued": 2000}, [("to_device", "staged", 1 << 20)]),
@@ -251,6 +264,10 @@ def test_page_of_many_ranks_in_a_narrow_browser(written, tmp_path):
     assert value["wide"] == 480 and max(value["bars"]) > 150 and not value["ticks"] and value["code"] == 2
     assert all(value["links"]) and len(value["links"]) == value["titles"] >= 11
     assert set(value["gpu"][1:3]) <= set(value["legend"]), value
+    value = page_bench.look(tmp_path / "page.html", script=KEYS)["value"]
+    assert [tall - value["heights"][0] for tall in value["heights"]] == [0, 0, 0, 36, 36, 0, 12 * 36], value
+    assert value["told"].startswith("rank 1: GPU") and value["told"].endswith("closed")
+    assert value["names"] == ["time without work", "a.py:nap", "time without work"] and value["last"] == value["slept"]
 
 
 def test_page_of_nothing(written):

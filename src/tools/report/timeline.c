@@ -11,7 +11,7 @@
  */
 
 #define GF_LANES_THREADS 128
-#define GF_LANES_PROCESSES 40
+#define GF_LANES_PROCESSES 64
 
 enum gf_lane_kind { GF_LANE_GPU, GF_LANE_COPIES, GF_LANE_STEPS, GF_LANE_THREAD, GF_LANE_KINDS };
 
@@ -188,20 +188,25 @@ static void gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
     free_work(&work);
 }
 
-/* Writes the name of a lane, such as "rank 3: copies" or "python3 1234, rank 3". */
-static const char *gf_lane_name(const struct gf_job *job, const struct gf_lane *lane, char *buf,
-                                size_t size)
+/*
+ * Returns the name of a lane, such as "rank 3: copies" or "python3 1234, rank 3", its kind, and
+ * whose lane it is, such as "rank 3".
+ */
+static json_t *lane_json(const struct gf_job *job, const struct gf_lane *lane)
 {
     static const char *const words[] = {"GPU", "copies", "steps"};
     const struct gf_job_process *process = &job->processes[lane->process];
+    char of[64], name[256];
 
-    if (lane->kind == GF_LANE_THREAD)
-        gf_tally_label(job, GF_BY_THREAD, lane->thread, buf, size);
-    else if (process->rank >= 0)
-        snprintf(buf, size, "rank %ld: %s", process->rank, words[lane->kind]);
+    if (process->rank >= 0)
+        snprintf(of, sizeof(of), "rank %ld", process->rank);
     else
-        snprintf(buf, size, "process %ld: %s", process->pid, words[lane->kind]);
-    return buf;
+        snprintf(of, sizeof(of), "process %ld", process->pid);
+    if (lane->kind == GF_LANE_THREAD)
+        gf_tally_label(job, GF_BY_THREAD, lane->thread, name, sizeof(name));
+    else
+        snprintf(name, sizeof(name), "%s: %s", of, words[lane->kind]);
+    return json_pack("{s:s,s:s,s:s}", "name", name, "kind", gf_lane_kinds[lane->kind], "of", of);
 }
 
 #define LENGTHS 34 /* powers of two of microseconds */
@@ -353,9 +358,7 @@ static void add_lanes(json_t *page, const struct gf_answer *answer, const struct
     }
     for (size_t i = 0; i < lanes->count; i++) {
         const struct gf_lane *lane = &lanes->list[i];
-        char name[256];
-        json_t *row = json_pack("{s:s,s:s}", "name", gf_lane_name(job, lane, name, sizeof(name)),
-                                "kind", gf_lane_kinds[lane->kind]);
+        json_t *row = lane_json(job, lane);
         if (lane->kind == GF_LANE_THREAD)
             json_object_set_new(row, "bins", bins_of(bins[i]));
         else if (lane->kind != GF_LANE_STEPS)

@@ -13,7 +13,7 @@
 
 /*
  * Adds these members to `page`. Times are seconds since the job's start.
- * - lanes (timeline.c): name and kind. A thread's lane has bins: the stalled microseconds of intervals.
+ * - lanes (timeline.c): name, kind, and whose they are. A thread's lane has bins: the stalled microseconds of intervals.
  *   A GPU's lane has spans: from, to, and the thousandths of each state. A lane of copies has spans:
  *   from, to, bytes to the GPU, bytes from it;
  * - hidden, hiddenProcesses: threads and processes without lanes;
