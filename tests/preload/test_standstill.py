@@ -38,6 +38,22 @@ PROGRAMS = {
         time.sleep(1.5)
         gpufeed.set_step(0)
     """, {}),
+    "sleeps_late": ("""
+        import json
+        def has_sample(report):
+            stood = report["gpu_time"]["standstill"]
+            return stood and report["samples"][-1]["at_s"] > stood["at_s"] + 2
+        end = time.monotonic() + 16  # samples are then taken every 16 s
+        while time.monotonic() < end:
+            number += 1
+            gpufeed.set_step(number)
+            step()
+            time.sleep(0.05)
+        end = time.monotonic() + 12
+        while not has_sample(json.load(open(os.environ["GPUFEED_REPORT"]))) and time.monotonic() < end:
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """, {}),
     "serves": ("""
         import asyncio
         asyncio.run(asyncio.sleep(4))
@@ -136,14 +152,14 @@ def write(folder, text, packages):
 
 def stand(folder, name):
     write(folder, *PROGRAMS[name])
-    env = Runner().env(sim=True, GPUFEED_LOG=folder / "log", **LIMIT)
+    env = Runner().env(sim=True, GPUFEED_LOG=folder / "log", GPUFEED_REPORT=folder / "report.json", **LIMIT)
     with subprocess.Popen([DEBIAN, folder / "program.py"], env=env, stderr=subprocess.PIPE, text=True) as program:
         if name == "is_stopped":
             os.waitpid(program.pid, os.WUNTRACED)
             time.sleep(4)
             program.send_signal(signal.SIGCONT)
         said = program.communicate(timeout=60)[1]
-    return said, [event for event in read_log(folder / "log") if event["event"] in ("standstill", "resumed")]
+    return said, [event for event in read_log(folder / "log") if event["event"] in ("standstill", "resumed")], folder
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +169,7 @@ def stood(tmp_path_factory):
 
 
 def test_a_standstill_is_named_once_and_its_end_is_logged(stood):
-    said, events = stood["sleeps"].result()
+    said, events, _ = stood["sleeps"].result()
     assert [event["event"] for event in events] == ["standstill", "resumed"], said
     assert said.count("no step has ended for ") == 1 and said.count("a step has ended") == 0
     line = events[0]["text"]
@@ -161,9 +177,17 @@ def test_a_standstill_is_named_once_and_its_end_is_logged(stood):
     assert line.endswith(" in read_shard") and f"gpufeed: {line}\n" in said
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "sleeps"])
+def test_a_standstill_is_in_the_report_at_once(stood):
+    said, events, folder = stood["sleeps_late"].result()
+    report = read_report(folder / "report.json")
+    found = report["gpu_time"]["standstill"]
+    assert [event["event"] for event in events] == ["standstill"] and found["ongoing"], (said, found)
+    assert report["samples"][-1]["at_s"] > found["at_s"] + 2, report["samples"]
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("sleeps")])
 def test_other_pauses_are_not_named(stood, name):
-    said, events = stood[name].result()
+    said, events, _ = stood[name].result()
     assert not events and "no step has ended" not in said
 
 

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/gputime/standstill.h"
 #include "engine/process/decide.h"
 #include "engine/process/intervals.h"
 #include "engine/process/output.h"
@@ -376,22 +377,28 @@ static void take_sample(void)
 }
 
 /*
- * Whether there is a new decision, a new placement or the first context since the last call. Each
- * of them is reported at once.
+ * Whether there is a new decision, a new placement, the first context, or the start or the end of a
+ * standstill since the last call. Each of them is reported at once.
  */
 static bool is_news(void)
 {
     static const struct gf_decision *seen;
     static const struct gf_placement *placed;
     static bool seen_context;
+    static uint64_t seen_stands;
+    struct gf_standstill standstill;
     const struct gf_placement *placement = gf_process_placement();
     const struct gf_decision *decision = gf_process_decision();
     const bool has_context = gf_load_relaxed(&gf_process.choice.contexts) != 0;
-    const bool news = decision != seen || placement != placed || has_context != seen_context;
+    gf_standstill_read(&standstill);
+    const uint64_t stands = 2 * standstill.count - standstill.ongoing;
+    const bool news = decision != seen || placement != placed || has_context != seen_context ||
+                      stands != seen_stands;
 
     seen = decision;
     placed = placement;
     seen_context = has_context;
+    seen_stands = stands;
     return news;
 }
 
