@@ -92,20 +92,30 @@ def test_many_live_files(hostile):
     assert done.returncode == 0 and calls.count("clock_nanosleep") <= 120, calls.count("clock_nanosleep")
 
 
-# Maps its second argument, an engine, in a number of processes that look like ones with the library.
+# Maps its second argument, an engine, in a number of processes that look like ones with the library. With a third argument, the
+# first process has no engine, but so many threads.
 ENGINES = r"""
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+static void *run(void *unused) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    if (mmap(0, 1, PROT_READ, MAP_PRIVATE, open(argv[2], O_RDONLY), 0) == MAP_FAILED) return 1;
-    prctl(PR_SET_NAME, "gpufeed");
-    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); for (;;) pause(); }
+    void *engine = mmap(0, 1, PROT_READ, MAP_PRIVATE, open(argv[2], O_RDONLY), 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (engine == MAP_FAILED) return 1;
+    prctl(PR_SET_NAME, argc > 3 ? "other" : "gpufeed");
+    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); run(0); }
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 32768);
+    if (argc > 3) munmap(engine, 1);
+    for (int i = 0; argc > 3 && i < atoi(argv[3]); i++) pthread_create(&thread, &attributes, run, 0);
     puts("ready"); fflush(stdout);
-    for (;;) pause();
+    run(0);
 }
 """
 
@@ -113,7 +123,7 @@ int main(int argc, char **argv) {
 @needs_root
 def test_a_list_that_another_user_fills(other, shared, compile_c):
     """300 processes of another user come before those of this user and of a third one in the list of processes."""
-    program = shutil.copy(compile_c(ENGINES), shared)
+    program = shutil.copy(compile_c(ENGINES, "-pthread"), shared)
     engine = shutil.copy(program, shared / "libgpufeed-engine.so")
     with other.start([program, "300", engine], stdout=subprocess.PIPE) as many:
         with subprocess.Popen([program, "2", engine], stdout=subprocess.PIPE) as own, \
@@ -131,6 +141,19 @@ def test_a_list_that_another_user_fills(other, shared, compile_c):
     assert {own.pid, third.pid} <= set(shown) and re.search(f"^ *{own.pid}  ", text, re.M)
     # Processes of other tests began or ended between the two calls.
     assert int(re.search(r"(\d+) more processes are not shown", text)[1]) >= 48, text
+
+
+def test_children_of_a_process_with_many_threads(tmp_path, compile_c):
+    """The threads' names are read to decide whether the process is shown in place of its children, once for each child."""
+    program = compile_c(ENGINES, "-pthread")
+    engine = shutil.copy(program, tmp_path / "libgpufeed-engine.so")
+    with subprocess.Popen([program, "250", engine, "2500"], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            shown = {row["pid"] for row in json.loads(bounded("top", "--json", cpu_s=2).stdout)["processes"]}
+        finally:
+            one.kill()
+    assert len(shown) > 200 and one.pid not in shown
 
 
 MAPPED = """
