@@ -375,6 +375,16 @@ def test_a_hole_of_terabytes(tmp_path, start, end):
     assert done.returncode == (0 if start or end else 1) and (not end or b"2.1 ms" in done.stdout), done
 
 
+def test_a_hole_in_a_trace(tmp_path):
+    (tmp_path / "log").write_text(ONE_PROCESS)
+    for text in ("", '{"baseTimeNanoseconds":1,"traceEvents":['):
+        with open(tmp_path / "trace", "w") as trace:
+            trace.write(text)
+            trace.truncate(5 << 40)
+        done = bounded("report", tmp_path / "log", "--perfetto", tmp_path / "out", "--with", tmp_path / "trace", cpu_s=1, memory=8 << 40)
+        assert done.returncode == 1 and b"is not a trace of PyTorch's profiler" in done.stderr, done
+
+
 def test_a_log_that_grows(run, tmp_path, compile_c):
     """The writer is faster than the reader. What the log had at the start is read."""
     (tmp_path / "a.log").write_text(ONE_PROCESS)
