@@ -23,19 +23,17 @@ static void full_list(void **state)
 
     (void)state;
     for (size_t i = 0; i < GF_ARRAY_LEN(findings.list); i++)
-        assert_ptr_equal(gf_finding_add(&findings, gf_status_ok, "finding %zu", i),
-                         &findings.list[i]);
+        gf_ok(&findings, "finding %zu", i);
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    struct gf_finding *dropped = gf_finding_add(&findings, gf_status_problem, "one too many");
+    gf_problem(&findings, "one too many");
     dup2(kept, STDERR_FILENO);
     close(kept);
     close(ends[1]);
     read_standard_error(ends[0], text, sizeof(text));
     close(ends[0]);
 
-    assert_non_null(dropped);
-    gf_finding_evidence(dropped, "the caller may add to it");
+    gf_evidence(&findings, "the caller may add to it");
     assert_non_null(strstr(text, "gpufeed doctor: dropped a finding"));
     assert_non_null(strstr(text, "one too many\n"));
     assert_ptr_equal(strchr(text, '\n'), strrchr(text, '\n'));

@@ -52,17 +52,16 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
                   : "");
         return;
     }
-    struct gf_finding *finding =
-        cpus < CPUS_LEAST
-            ? gf_problem(ret, "%.3g CPU%s: copies will not be staged", cpus,
-                         cpus > 0.99 && cpus < 1.01 ? "" : "s")
-            : gf_problem(ret, "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged",
-                         cpus, gpus);
-    gf_finding_evidence(finding, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
-                        gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
-    gf_finding_fix(finding,
-                   "give each GPU at least %d CPUs, and one more for each DataLoader worker",
-                   CPUS_ALL);
+    if (cpus < CPUS_LEAST)
+        gf_problem(ret, "%.3g CPU%s: copies will not be staged", cpus,
+                   cpus > 0.99 && cpus < 1.01 ? "" : "s");
+    else
+        gf_problem(ret, "%.3g CPUs for %zu GPUs: for some GPUs, copies will not be staged", cpus,
+                   gpus);
+    gf_evidence(ret, "CPUs of the mask: %u; CPU quota: %.3g (0: none); GPUs: %zu",
+                gf_set_count(gf_host_cpus(input)), gf_cgroup_quota(input->root), gpus);
+    gf_fix(ret, "give each GPU at least %d CPUs, and one more for each DataLoader worker",
+           CPUS_ALL);
 }
 
 /*
@@ -106,16 +105,15 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
         gf_ok(ret, "%lu OpenMP threads for %u CPUs", each * ranks, cpus);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret,
-                   ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
-                              : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
-                   ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
+    gf_problem(ret,
+               ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
+                          : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
+               ranks, ranks == 1 ? "" : "s", each, cpus, cpus == 1 ? "" : "s");
     if (set)
-        gf_finding_evidence(finding, "%s=%lu; ranks on this node: %u", name, set, ranks);
+        gf_evidence(ret, "%s=%lu; ranks on this node: %u", name, set, ranks);
     else
-        gf_finding_evidence(finding, "%s is not set; ranks on this node: %u", name, ranks);
-    gf_finding_fix(finding, "set %s=%u", name, cpus / ranks ? cpus / ranks : 1);
+        gf_evidence(ret, "%s is not set; ranks on this node: %u", name, ranks);
+    gf_fix(ret, "set %s=%u", name, cpus / ranks ? cpus / ranks : 1);
 }
 
 /* The kernel moves no thread between isolated CPUs, so threads stay where they start. */
@@ -133,11 +131,11 @@ void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findin
         gf_ok(ret, "CPUs %s are isolated; this process may use others", list);
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "this process may use only isolated CPUs");
-    gf_finding_evidence(finding, "/%s: %s; this process may use %s", file, list,
-                        gf_set_format(cpus, allowed, sizeof(allowed)));
-    gf_finding_fix(finding, "give the process other CPUs, or boot without isolcpus= for these and "
-                            "assign them by cpusets");
+    gf_problem(ret, "this process may use only isolated CPUs");
+    gf_evidence(ret, "/%s: %s; this process may use %s", file, list,
+                gf_set_format(cpus, allowed, sizeof(allowed)));
+    gf_fix(ret, "give the process other CPUs, or boot without isolcpus= for these and "
+                "assign them by cpusets");
 }
 
 void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *ret)
@@ -153,13 +151,13 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
     }
     if (!strstr(text, "\"policyName\":\"none\""))
         return;
-    struct gf_finding *finding = gf_problem(ret, "the kubelet lets all pods share all CPUs");
-    gf_finding_evidence(finding, "/%s: policyName none", file);
-    gf_finding_fix(finding,
-                   "in the kubelet's configuration: cpuManagerPolicy: static, "
-                   "reservedSystemCPUs: the CPUs of the system, topologyManagerPolicy: restricted; "
-                   "drain the node, remove /%s, and restart the kubelet",
-                   file);
+    gf_problem(ret, "the kubelet lets all pods share all CPUs");
+    gf_evidence(ret, "/%s: policyName none", file);
+    gf_fix(ret,
+           "in the kubelet's configuration: cpuManagerPolicy: static, "
+           "reservedSystemCPUs: the CPUs of the system, topologyManagerPolicy: restricted; "
+           "drain the node, remove /%s, and restart the kubelet",
+           file);
 }
 
 /*
@@ -313,9 +311,9 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
  * Sets the evidence: for each setting that lowers the clock, the files of the first CPU with this
  * setting.
  */
-static void set_evidence(const struct clocks *clocks, struct gf_finding *finding)
+static void set_evidence(const struct clocks *clocks, struct gf_findings *ret)
 {
-    char text[sizeof(finding->evidence)] = "";
+    char text[sizeof(ret->last->evidence)] = "";
     struct gf_textbuf words = {text, sizeof(text), 0};
 
     for (size_t i = 0; i < clocks->count; i++) {
@@ -326,11 +324,10 @@ static void set_evidence(const struct clocks *clocks, struct gf_finding *finding
         if (*one->preference)
             gf_say(&words, ", energy_performance_preference: %s", one->preference);
     }
-    gf_finding_evidence(finding, "%s", text);
+    gf_evidence(ret, "%s", text);
 }
 
-static struct gf_finding *report_lowered(const struct clocks *clocks, bool near,
-                                         struct gf_findings *ret)
+static void report_lowered(const struct clocks *clocks, bool near, struct gf_findings *ret)
 {
     char settings[120], some[32];
     const unsigned count = gf_set_count(&clocks->lowered);
@@ -339,10 +336,13 @@ static struct gf_finding *report_lowered(const struct clocks *clocks, bool near,
 
     join_settings(clocks, false, settings, sizeof(settings));
     if (clocks->is_sample)
-        return gf_problem(ret, "CPUs lower their clock when they idle (governor %s)", settings);
-    return gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count,
-                      gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb, settings,
-                      gf_set_format(&clocks->lowered, some, sizeof(some)));
+        gf_problem(ret, "CPUs lower their clock when they idle (governor %s)", settings);
+    else
+        gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count,
+                   gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb, settings,
+                   gf_set_format(&clocks->lowered, some, sizeof(some)));
+    set_evidence(clocks, ret);
+    gf_command(ret, "cpupower frequency-set -g performance");
 }
 
 void gf_check_governor(const struct gf_check_input *input, struct gf_findings *ret)
@@ -356,14 +356,11 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
         read_clocks(input, &wanted, &clocks);
     if (!clocks.count)
         return;
-    if (gf_set_empty(&clocks.lowered)) {
+    if (gf_set_empty(&clocks.lowered))
         gf_ok(ret, "CPUs keep their clock high (governor %s)",
               join_settings(&clocks, true, settings, sizeof(settings)));
-        return;
-    }
-    struct gf_finding *finding = report_lowered(&clocks, near, ret);
-    set_evidence(&clocks, finding);
-    gf_finding_command(finding, "cpupower frequency-set -g performance");
+    else
+        report_lowered(&clocks, near, ret);
 }
 
 /* Checks the idle states and turbo clocks of the CPUs. */
@@ -445,11 +442,10 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
     if (!gf_check_is_recorded(input))
         snprintf(measured, sizeof(measured), "; measured wake-up latency: %ld us",
                  measure_wake_up());
-    struct gf_finding *finding =
-        gf_problem(ret, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
-    gf_finding_evidence(finding, "/sys/devices/system/cpu/cpu%d/cpuidle: %s: %ld us%s", cpu, name,
-                        deepest, measured);
-    gf_finding_command(finding, "cpupower idle-set -D %d", WAKE_UP_MOST_US);
+    gf_problem(ret, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
+    gf_evidence(ret, "/sys/devices/system/cpu/cpu%d/cpuidle: %s: %ld us%s", cpu, name, deepest,
+                measured);
+    gf_command(ret, "cpupower idle-set -D %d", WAKE_UP_MOST_US);
 }
 
 void gf_check_boost(const struct gf_check_input *input, struct gf_findings *ret)
@@ -467,7 +463,7 @@ void gf_check_boost(const struct gf_check_input *input, struct gf_findings *ret)
         return;
     }
     const bool is_turbo = has_turbo && off;
-    struct gf_finding *finding = gf_problem(ret, "CPUs may not use their turbo clock");
-    gf_finding_evidence(finding, "/%s: %d", is_turbo ? turbo : boost, is_turbo);
-    gf_finding_command(finding, "echo %d > /%s", !is_turbo, is_turbo ? turbo : boost);
+    gf_problem(ret, "CPUs may not use their turbo clock");
+    gf_evidence(ret, "/%s: %d", is_turbo ? turbo : boost, is_turbo);
+    gf_command(ret, "echo %d > /%s", !is_turbo, is_turbo ? turbo : boost);
 }

@@ -81,18 +81,17 @@ static void report_far_interrupts(const struct device *device, unsigned count,
                                   struct gf_findings *ret)
 {
     char near[64];
-    struct gf_finding *finding = gf_problem(ret, "%s %s: CPUs of other nodes serve all interrupts",
-                                            device->kind, device->bdf);
+    gf_problem(ret, "%s %s: CPUs of other nodes serve all interrupts", device->kind, device->bdf);
 
     gf_set_format(&device->local, near, sizeof(near));
-    gf_finding_evidence(finding,
-                        "%u of %u in /sys/bus/pci/devices/%s/msi_irqs: /proc/irq/*/"
-                        "effective_affinity_list without CPUs %s",
-                        count, count, device->bdf, near);
-    gf_finding_command(finding,
-                       "for i in /sys/bus/pci/devices/%s/msi_irqs/*; do echo %s > "
-                       "\"/proc/irq/${i##*/}/smp_affinity_list\"; done",
-                       device->bdf, near);
+    gf_evidence(ret,
+                "%u of %u in /sys/bus/pci/devices/%s/msi_irqs: /proc/irq/*/"
+                "effective_affinity_list without CPUs %s",
+                count, count, device->bdf, near);
+    gf_command(ret,
+               "for i in /sys/bus/pci/devices/%s/msi_irqs/*; do echo %s > "
+               "\"/proc/irq/${i##*/}/smp_affinity_list\"; done",
+               device->bdf, near);
 }
 
 #define INTERRUPT_PROBLEMS_MAX 8
@@ -138,10 +137,10 @@ void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings
               is_open ? "DMA-BUF" : "nvidia_peermem");
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "network cards cannot access GPU memory");
-    gf_finding_evidence(finding, "/dev/infiniband; no /sys/module/nvidia_peermem; "
-                                 "/proc/driver/nvidia/version: no open kernel module");
-    gf_finding_command(finding, "modprobe nvidia_peermem");
+    gf_problem(ret, "network cards cannot access GPU memory");
+    gf_evidence(ret, "/dev/infiniband; no /sys/module/nvidia_peermem; "
+                     "/proc/driver/nvidia/version: no open kernel module");
+    gf_command(ret, "modprobe nvidia_peermem");
 }
 
 void gf_check_iommu(const struct gf_check_input *input, struct gf_findings *ret)
@@ -156,12 +155,10 @@ void gf_check_iommu(const struct gf_check_input *input, struct gf_findings *ret)
         if (strcmp(type, "identity") == 0) {
             gf_gpu_ok(ret, gpu->bdf, "the IOMMU passes addresses through");
         } else if (strncmp(type, "DMA", 3) == 0) {
-            struct gf_finding *finding =
-                gf_gpu_problem(ret, gpu->bdf, "the IOMMU translates each address");
-            gf_finding_evidence(finding, "/" DEVICES "/%s/iommu_group/type: %s", gpu->bdf, type);
-            gf_finding_fix(finding,
-                           "add iommu=pt (arm64: iommu.passthrough=1) to the boot loader's "
-                           "configuration, and reboot");
+            gf_gpu_problem(ret, gpu->bdf, "the IOMMU translates each address");
+            gf_evidence(ret, "/" DEVICES "/%s/iommu_group/type: %s", gpu->bdf, type);
+            gf_fix(ret, "add iommu=pt (arm64: iommu.passthrough=1) to the boot loader's "
+                        "configuration, and reboot");
         }
     }
 }
@@ -256,17 +253,17 @@ static void add_port(struct switch_ports *ports, const char *bdf, unsigned contr
  */
 static void report_redirecting(const struct switch_ports *ports, struct gf_findings *ret)
 {
-    struct gf_finding *finding = gf_problem(
-        ret, "%u port%s of PCIe switches send%s transfers between devices to the CPU",
-        ports->redirecting, ports->redirecting == 1 ? "" : "s", ports->redirecting == 1 ? "s" : "");
+    gf_problem(ret, "%u port%s of PCIe switches send%s transfers between devices to the CPU",
+               ports->redirecting, ports->redirecting == 1 ? "" : "s",
+               ports->redirecting == 1 ? "s" : "");
 
-    gf_finding_evidence(finding, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
-                        (int)strcspn(ports->list + 1, " "), ports->list + 1, ports->first_control,
-                        ports->redirecting - 1);
-    gf_finding_fix(finding,
-                   "for i in%s; do setpci -s $i ECAP_ACS+6.w=0:%x; done    (root, on the host; not "
-                   "on a host that passes devices to virtual machines: it removes their isolation)",
-                   ports->list, ACS_REDIRECTS);
+    gf_evidence(ret, "/" DEVICES "/%.*s/config: ACS control 0x%02x; %u more ports",
+                (int)strcspn(ports->list + 1, " "), ports->list + 1, ports->first_control,
+                ports->redirecting - 1);
+    gf_fix(ret,
+           "for i in%s; do setpci -s $i ECAP_ACS+6.w=0:%x; done    (root, on the host; not "
+           "on a host that passes devices to virtual machines: it removes their isolation)",
+           ports->list, ACS_REDIRECTS);
 }
 
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
@@ -316,15 +313,14 @@ void gf_check_write_back(const struct gf_check_input *input, struct gf_findings 
         gf_ok(ret, "write-back begins at %.3g GiB of dirty pages", (double)most / (1 << 30));
         return;
     }
-    struct gf_finding *finding = gf_problem(
-        ret, "write-back begins only at %.3g GiB of dirty pages", (double)most / (1 << 30));
+    gf_problem(ret, "write-back begins only at %.3g GiB of dirty pages", (double)most / (1 << 30));
     if (bytes)
-        gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_bytes: %ld", bytes);
+        gf_evidence(ret, "/proc/sys/vm/dirty_background_bytes: %ld", bytes);
     else
-        gf_finding_evidence(finding, "/proc/sys/vm/dirty_background_ratio: %ld; MemTotal: %.4g GiB",
-                            percent, (double)memory / (1 << 30));
-    gf_finding_command(finding, "sysctl -w vm.dirty_background_bytes=%lu vm.dirty_bytes=%lu",
-                       4UL << 30, 16UL << 30);
+        gf_evidence(ret, "/proc/sys/vm/dirty_background_ratio: %ld; MemTotal: %.4g GiB", percent,
+                    (double)memory / (1 << 30));
+    gf_command(ret, "sysctl -w vm.dirty_background_bytes=%lu vm.dirty_bytes=%lu", 4UL << 30,
+               16UL << 30);
 }
 
 struct mount {
@@ -419,17 +415,15 @@ void gf_check_data(const struct gf_check_input *input, struct gf_findings *ret)
     const bool is_layer = is_among(mount.type, layers, GF_ARRAY_LEN(layers));
     const long ahead = read_ahead(input, mount.device);
     if (is_layer || is_among(mount.type, slow, GF_ARRAY_LEN(slow))) {
-        struct gf_finding *finding =
-            gf_problem(ret, "%s is on %s", folder,
-                       is_layer ? "the container's own layer" : "network or remote storage");
-        gf_finding_evidence(finding, "/proc/self/mountinfo: %s is %s", mount.point, mount.type);
-        gf_finding_fix(finding, is_layer ? "put data and checkpoints on a bind mount or volume"
-                                         : "copy the data to a local disk before the first epoch");
+        gf_problem(ret, "%s is on %s", folder,
+                   is_layer ? "the container's own layer" : "network or remote storage");
+        gf_evidence(ret, "/proc/self/mountinfo: %s is %s", mount.point, mount.type);
+        gf_fix(ret, is_layer ? "put data and checkpoints on a bind mount or volume"
+                             : "copy the data to a local disk before the first epoch");
     } else if (ahead >= 0 && ahead < READ_AHEAD_LEAST_KB && strncmp(mount.device, "0:", 2) != 0) {
-        struct gf_finding *finding =
-            gf_problem(ret, "the disk of %s reads only %ld KiB ahead", folder, ahead);
-        gf_finding_evidence(finding, "read_ahead_kb of device %s: %ld", mount.device, ahead);
-        gf_finding_command(finding, "echo 1024 > /sys/class/bdi/%s/read_ahead_kb", mount.device);
+        gf_problem(ret, "the disk of %s reads only %ld KiB ahead", folder, ahead);
+        gf_evidence(ret, "read_ahead_kb of device %s: %ld", mount.device, ahead);
+        gf_command(ret, "echo 1024 > /sys/class/bdi/%s/read_ahead_kb", mount.device);
     } else {
         gf_ok(ret, "%s is on %s", folder, mount.type);
     }
@@ -449,7 +443,7 @@ void gf_check_batch_huge_pages(const struct gf_check_input *input, struct gf_fin
         gf_ok(ret, "batches in /dev/shm get huge pages");
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "batches in /dev/shm get no huge pages");
-    gf_finding_evidence(finding, "/proc/self/mountinfo: %s: %s", mount.point, mount.options);
-    gf_finding_command(finding, "mount -o remount,huge=within_size /dev/shm");
+    gf_problem(ret, "batches in /dev/shm get no huge pages");
+    gf_evidence(ret, "/proc/self/mountinfo: %s: %s", mount.point, mount.options);
+    gf_command(ret, "mount -o remount,huge=within_size /dev/shm");
 }

@@ -35,10 +35,10 @@ static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findi
 
 static void report_visible_gpus(const struct gf_visible_gpus *visible, struct gf_findings *ret)
 {
-    struct gf_finding *finding = gf_ok(ret, "%s%zu GPU%s visible", visible->doubt ? "up to " : "",
-                                       visible->count, visible->count == 1 ? " is" : "s are");
+    gf_ok(ret, "%s%zu GPU%s visible", visible->doubt ? "up to " : "", visible->count,
+          visible->count == 1 ? " is" : "s are");
     if (visible->doubt)
-        gf_finding_evidence(finding, "%s", visible->doubt);
+        gf_evidence(ret, "%s", visible->doubt);
 }
 
 void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
@@ -51,16 +51,15 @@ void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
     }
     if (!topo->gpu_count && find_non_pci_gpu(input, ret))
         return;
-    struct gf_finding *finding =
-        topo->gpu_count
-            ? gf_problem(ret, "none of the machine's GPUs (%zu) is visible", topo->gpu_count)
-            : gf_problem(ret, "there is no NVIDIA GPU here");
-    gf_finding_evidence(
-        finding,
-        "/sys/bus/pci/devices, /proc/driver/nvidia/gpus, /dev/nvidia*, CUDA_VISIBLE_DEVICES");
-    gf_finding_fix(finding, "docker run --gpus all (Kubernetes: the limit nvidia.com/gpu; Slurm: "
-                            "--gpus); load the driver's module on the host; check "
-                            "CUDA_VISIBLE_DEVICES");
+    if (topo->gpu_count)
+        gf_problem(ret, "none of the machine's GPUs (%zu) is visible", topo->gpu_count);
+    else
+        gf_problem(ret, "there is no NVIDIA GPU here");
+    gf_evidence(
+        ret, "/sys/bus/pci/devices, /proc/driver/nvidia/gpus, /dev/nvidia*, CUDA_VISIBLE_DEVICES");
+    gf_fix(ret, "docker run --gpus all (Kubernetes: the limit nvidia.com/gpu; Slurm: "
+                "--gpus); load the driver's module on the host; check "
+                "CUDA_VISIBLE_DEVICES");
 }
 
 static const struct gf_topo_gpu *next_visible(const struct gf_topo *topo, size_t *at)
@@ -89,13 +88,11 @@ void gf_check_links(const struct gf_check_input *input, struct gf_findings *ret)
             gf_gpu_ok(ret, gpu->bdf, "the link uses all %ld lanes", most);
             continue;
         }
-        struct gf_finding *finding =
-            gf_gpu_problem(ret, gpu->bdf, "the link uses %ld of %ld lanes", now, most);
-        gf_finding_evidence(finding,
-                            "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
-                            gpu->bdf, now, most);
-        gf_finding_fix(finding, "use another slot, reseat the card or its riser, or change the "
-                                "slot's bifurcation in the firmware");
+        gf_gpu_problem(ret, gpu->bdf, "the link uses %ld of %ld lanes", now, most);
+        gf_evidence(ret, "/sys/bus/pci/devices/%s/current_link_width: %ld, max_link_width: %ld",
+                    gpu->bdf, now, most);
+        gf_fix(ret, "use another slot, reseat the card or its riser, or change the "
+                    "slot's bifurcation in the firmware");
     }
 }
 
@@ -111,13 +108,13 @@ static void report_unknown_node(const struct gf_check_input *input, const char *
                                 struct gf_findings *ret)
 {
     char list[LIST_MAX], node[16];
-    struct gf_finding *finding = gf_gpu_problem(ret, bdf, "NUMA node unknown");
+    gf_gpu_problem(ret, bdf, "NUMA node unknown");
 
-    gf_finding_evidence(finding, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", bdf,
-                        read_device_file(input, bdf, "numa_node", node, sizeof(node)),
-                        read_device_file(input, bdf, "local_cpulist", list, sizeof(list)));
-    gf_finding_fix(finding, "enable NUMA in the firmware; in a virtual machine, give the GPU a "
-                            "node in the hypervisor (QEMU: pxb-pcie,numa_node=N)");
+    gf_evidence(ret, "/sys/bus/pci/devices/%s/numa_node: %s; local_cpulist: %s", bdf,
+                read_device_file(input, bdf, "numa_node", node, sizeof(node)),
+                read_device_file(input, bdf, "local_cpulist", list, sizeof(list)));
+    gf_fix(ret, "enable NUMA in the firmware; in a virtual machine, give the GPU a "
+                "node in the hypervisor (QEMU: pxb-pcie,numa_node=N)");
 }
 
 void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
@@ -170,17 +167,16 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
                   all);
         return;
     }
-    struct gf_finding *finding = gf_gpu_problem(
-        ret, gpu->bdf, "this process may use only %u of the %u CPUs of the GPU's node: %s", usable,
-        all, usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
-    gf_finding_evidence(finding,
-                        "the GPU's node has CPUs %s; this process may use %s; binding all threads "
-                        "needs %u near the GPU",
-                        gf_set_format(&gpu->cpus, near, sizeof(near)),
-                        gf_set_format(&topo->facts.start, allowed, sizeof(allowed)), need);
-    gf_finding_fix(finding,
-                   "give the process at least %u of the CPUs %s (docker run --cpuset-cpus)", need,
-                   near);
+    gf_gpu_problem(ret, gpu->bdf,
+                   "this process may use only %u of the %u CPUs of the GPU's node: %s", usable, all,
+                   usable > 2 ? "only threads that submit work are bound" : "nothing is bound");
+    gf_evidence(ret,
+                "the GPU's node has CPUs %s; this process may use %s; binding all threads "
+                "needs %u near the GPU",
+                gf_set_format(&gpu->cpus, near, sizeof(near)),
+                gf_set_format(&topo->facts.start, allowed, sizeof(allowed)), need);
+    gf_fix(ret, "give the process at least %u of the CPUs %s (docker run --cpuset-cpus)", need,
+           near);
 }
 
 void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
@@ -198,14 +194,13 @@ void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
             report_usable(input->topo, gpu, ret);
             continue;
         }
-        struct gf_finding *finding =
-            gf_gpu_problem(ret, gpu->bdf, "this process may use no CPU of the GPU's node");
-        gf_finding_evidence(finding, "the GPU's node has CPUs %s; this process may use %s", near,
-                            gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
-        gf_finding_fix(finding,
-                       "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
-                       "topology policy restricted; Slurm: --gpu-bind=single:1)",
-                       near);
+        gf_gpu_problem(ret, gpu->bdf, "this process may use no CPU of the GPU's node");
+        gf_evidence(ret, "the GPU's node has CPUs %s; this process may use %s", near,
+                    gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
+        gf_fix(ret,
+               "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
+               "topology policy restricted; Slurm: --gpu-bind=single:1)",
+               near);
     }
 }
 
@@ -261,35 +256,32 @@ static void report_forbidden(const struct gf_check_input *input, const struct gf
                              struct gf_findings *ret)
 {
     char allowed[128], near[128];
-    struct gf_finding *finding =
-        gf_gpu_problem(ret, gpu->bdf, "this process may use no memory of its node");
+    gf_gpu_problem(ret, gpu->bdf, "this process may use no memory of its node");
 
     gf_set_format(&gpu->nodes, near, sizeof(near));
-    gf_finding_evidence(finding, "/proc/self/status: Mems_allowed_list: %s; the GPU's node: %s",
-                        gf_set_format(&input->topo->facts.mems, allowed, sizeof(allowed)), near);
-    gf_finding_fix(finding,
-                   "docker run --cpuset-mems %s (Kubernetes: the memory manager's policy "
-                   "Static; Slurm: srun --mem-bind=local)",
-                   near);
+    gf_evidence(ret, "/proc/self/status: Mems_allowed_list: %s; the GPU's node: %s",
+                gf_set_format(&input->topo->facts.mems, allowed, sizeof(allowed)), near);
+    gf_fix(ret,
+           "docker run --cpuset-mems %s (Kubernetes: the memory manager's policy "
+           "Static; Slurm: srun --mem-bind=local)",
+           near);
 }
 
 static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *gpu,
                         struct gf_findings *ret)
 {
     char nodes[128];
-    struct gf_finding *finding =
-        gf_gpu_problem(ret, gpu->bdf,
-                       "only %lu MiB are free on node %s, so new pages are "
-                       "allocated on other nodes",
-                       near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
+    gf_gpu_problem(ret, gpu->bdf,
+                   "only %lu MiB are free on node %s, so new pages are "
+                   "allocated on other nodes",
+                   near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
 
-    gf_finding_evidence(finding,
-                        "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "
-                        "GiB",
-                        nodes, (double)far / (1 << 30));
-    gf_finding_fix(finding,
-                   "sysctl -w vm.drop_caches=1    (root, on the host, once; all programs of "
-                   "the host read their files again)");
+    gf_evidence(ret,
+                "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "
+                "GiB",
+                nodes, (double)far / (1 << 30));
+    gf_fix(ret, "sysctl -w vm.drop_caches=1    (root, on the host, once; all programs of "
+                "the host read their files again)");
 }
 
 void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings *ret)
@@ -354,12 +346,10 @@ void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret
     for (size_t i = 0; i < GF_ARRAY_LEN(oldest); i++) {
         if (oldest[i].cuda != cuda || branch >= oldest[i].driver)
             continue;
-        struct gf_finding *finding =
-            gf_problem(ret, "driver %u is too old for CUDA %u", branch, cuda);
-        gf_finding_evidence(finding, "/proc/driver/nvidia/version: %u; CUDA_VERSION=%s", branch,
-                            toolkit);
-        gf_finding_fix(finding, "install driver %u or later, or use an image with an older CUDA",
-                       oldest[i].driver);
+        gf_problem(ret, "driver %u is too old for CUDA %u", branch, cuda);
+        gf_evidence(ret, "/proc/driver/nvidia/version: %u; CUDA_VERSION=%s", branch, toolkit);
+        gf_fix(ret, "install driver %u or later, or use an image with an older CUDA",
+               oldest[i].driver);
         return;
     }
     gf_ok(ret, "driver %u%s", branch, cuda ? " supports the toolkit" : "");
@@ -450,11 +440,11 @@ void gf_check_gpu_errors(const struct gf_check_input *input, struct gf_findings 
     for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {
         if (!*first.text[i])
             continue;
-        struct gf_finding *finding = gf_problem(ret, "Xid %u: %s", xids[i].number, xids[i].meaning);
-        gf_finding_evidence(finding, "/dev/kmsg: first message: %s", first.text[i]);
-        gf_finding_fix(finding, "%s", xids[i].fix);
+        gf_problem(ret, "Xid %u: %s", xids[i].number, xids[i].meaning);
+        gf_evidence(ret, "/dev/kmsg: first message: %s", first.text[i]);
+        gf_fix(ret, "%s", xids[i].fix);
         if (i < XIDS_OF_PROGRAMS)
-            finding->why = "a program that used the GPU has failed";
+            ret->last->why = "a program that used the GPU has failed";
     }
     if (ret->count == before)
         gf_ok(ret, "the kernel's log has no error of a GPU");

@@ -57,14 +57,13 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
         gf_ok(ret, "Linux %s supports staged copies", release);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "Linux %s %s", release,
-                   is_old ? "is too old for staged copies" : "does not support staged copies");
-    gf_finding_evidence(
-        finding, "/" RELEASE ": %s%s%s", release,
+    gf_problem(ret, "Linux %s %s", release,
+               is_old ? "is too old for staged copies" : "does not support staged copies");
+    gf_evidence(
+        ret, "/" RELEASE ": %s%s%s", release,
         is_recorded ? "" : "; madvise(MADV_POPULATE_READ): ", is_recorded ? "" : strerror(error));
-    gf_finding_fix(finding, "use a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12) "
-                            "and no sandbox that refuses the call");
+    gf_fix(ret, "use a host with Linux 5.14 or later (RHEL 9, Ubuntu 22.04, Debian 12) "
+                "and no sandbox that refuses the call");
 }
 
 bool gf_check_thp_is_off(const struct gf_check_input *input)
@@ -95,22 +94,21 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
         gf_ok(ret, "no huge pages for shared memory: no compaction delays");
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "large pinned buffers get no huge pages");
-    gf_finding_evidence(finding, "/%s: %s", thp.file, thp.line);
-    gf_finding_command(finding, "echo advise > /%s", thp.file);
-    gf_finding_fix(finding,
-                   "echo advise > /%s    (root, on the host; only memory that asks for huge pages "
-                   "gets them)",
-                   thp.file);
+    gf_problem(ret, "large pinned buffers get no huge pages");
+    gf_evidence(ret, "/%s: %s", thp.file, thp.line);
+    gf_command(ret, "echo advise > /%s", thp.file);
+    gf_fix(ret,
+           "echo advise > /%s    (root, on the host; only memory that asks for huge pages "
+           "gets them)",
+           thp.file);
 }
 
-static struct gf_finding *report_huge(struct gf_findings *ret, const char *file, const char *line,
-                                      const char *summary)
+static void report_huge(struct gf_findings *ret, const char *file, const char *line,
+                        const char *summary)
 {
-    struct gf_finding *finding = gf_problem(ret, "%s", summary);
-    gf_finding_evidence(finding, "/%s: %s", file, line);
-    gf_finding_command(finding, "echo madvise > /%s", file);
-    return finding;
+    gf_problem(ret, "%s", summary);
+    gf_evidence(ret, "/%s: %s", file, line);
+    gf_command(ret, "echo madvise > /%s", file);
 }
 
 void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings *ret)
@@ -119,11 +117,10 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     char enabled[160], defrag[160];
 
     if (gf_check_thp_is_off(input)) {
-        struct gf_finding *finding =
-            gf_problem(ret, "this process and its children get no huge pages");
-        gf_finding_evidence(finding, "/proc/self/status: THP_enabled: 0");
-        gf_finding_fix(finding, "find the launcher or service that calls prctl(PR_SET_THP_DISABLE) "
-                                "before it starts programs");
+        gf_problem(ret, "this process and its children get no huge pages");
+        gf_evidence(ret, "/proc/self/status: THP_enabled: 0");
+        gf_fix(ret, "find the launcher or service that calls prctl(PR_SET_THP_DISABLE) "
+                    "before it starts programs");
     } else if (!gf_host_line(input, enabled, sizeof(enabled), setting) || !strchr(enabled, '[')) {
         gf_finding_unreadable(ret, "huge pages", setting);
     } else if (gf_thp_chosen(enabled, "never") && gf_check_is_inference(input)) {
@@ -133,8 +130,8 @@ void gf_check_huge_pages(const struct gf_check_input *input, struct gf_findings 
     } else if (gf_host_line(input, defrag, sizeof(defrag), of_faults) &&
                gf_thp_chosen(defrag, "always")) {
         report_huge(ret, of_faults, defrag,
-                    "a page fault waits while the kernel compacts memory for a huge page")
-            ->why = "any page fault may take milliseconds, and stalls a step or a request";
+                    "a page fault waits while the kernel compacts memory for a huge page");
+        ret->last->why = "any page fault may take milliseconds, and stalls a step or a request";
     } else {
         gf_ok(ret, "huge pages: %s", enabled);
     }
@@ -153,9 +150,9 @@ static void check_bits(const struct gf_check_input *input, struct gf_findings *r
     } else if (!(value & bits)) {
         gf_ok(ret, "%s is %ld", sysctl, value);
     } else {
-        struct gf_finding *finding = gf_problem(ret, "%s", summary);
-        gf_finding_evidence(finding, "/%s: %ld", file, value);
-        gf_finding_command(finding, "sysctl -w %s=%ld", sysctl, value & ~bits);
+        gf_problem(ret, "%s", summary);
+        gf_evidence(ret, "/%s: %ld", file, value);
+        gf_command(ret, "sysctl -w %s=%ld", sysctl, value & ~bits);
     }
 }
 
@@ -211,10 +208,9 @@ void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
     } else if (swappiness <= SWAPPINESS_MOST) {
         gf_ok(ret, "swapping is the last resort (vm.swappiness %ld)", swappiness);
     } else {
-        struct gf_finding *finding = gf_problem(ret, "the kernel swaps before memory is short");
-        gf_finding_evidence(finding, "/%s: %ld; /" GF_MEMINFO ": SwapTotal %lu kB", file,
-                            swappiness, total);
-        gf_finding_command(finding, "sysctl -w vm.swappiness=1");
+        gf_problem(ret, "the kernel swaps before memory is short");
+        gf_evidence(ret, "/%s: %ld; /" GF_MEMINFO ": SwapTotal %lu kB", file, swappiness, total);
+        gf_command(ret, "sysctl -w vm.swappiness=1");
     }
 }
 
@@ -246,13 +242,12 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
         gf_ok(ret, "Linux %s pins memory without known errors", release);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "Linux %s has known errors in pinning memory", release);
-    gf_finding_evidence(finding, "/" RELEASE ": %s", release);
-    gf_finding_fix(finding,
-                   "use Linux 6.14 or later, 6.12.%d or later, 6.8, or a vendor's kernel "
-                   "in which pin_user_pages(FOLL_LONGTERM) is corrected",
-                   CORRECTED_6_12);
+    gf_problem(ret, "Linux %s has known errors in pinning memory", release);
+    gf_evidence(ret, "/" RELEASE ": %s", release);
+    gf_fix(ret,
+           "use Linux 6.14 or later, 6.12.%d or later, 6.8, or a vendor's kernel "
+           "in which pin_user_pages(FOLL_LONGTERM) is corrected",
+           CORRECTED_6_12);
 }
 
 /*
@@ -290,11 +285,9 @@ void gf_check_boot_options(const struct gf_check_input *input, struct gf_finding
     for (size_t i = 0; i < GF_ARRAY_LEN(slow); i++) {
         if (!has_option(line, slow[i].option))
             continue;
-        struct gf_finding *finding =
-            gf_problem(ret, "boot option %s: %s", slow[i].option, slow[i].effect);
-        gf_finding_evidence(finding, "/proc/cmdline");
-        gf_finding_fix(finding, "remove %s from the boot loader's configuration, and reboot",
-                       slow[i].option);
+        gf_problem(ret, "boot option %s: %s", slow[i].option, slow[i].effect);
+        gf_evidence(ret, "/proc/cmdline");
+        gf_fix(ret, "remove %s from the boot loader's configuration, and reboot", slow[i].option);
         any = true;
     }
     if (!any)
@@ -314,11 +307,9 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
         gf_ok(ret, "%lu of %lu reserved huge pages are unused", unused, total);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "%lu GiB are reserved as huge pages and unused", (unused * size) >> 20);
-    gf_finding_evidence(finding, "/" GF_MEMINFO ": HugePages_Total %lu, HugePages_Free %lu", total,
-                        unused);
-    gf_finding_command(finding, "sysctl -w vm.nr_hugepages=%lu", total - unused);
+    gf_problem(ret, "%lu GiB are reserved as huge pages and unused", (unused * size) >> 20);
+    gf_evidence(ret, "/" GF_MEMINFO ": HugePages_Total %lu, HugePages_Free %lu", total, unused);
+    gf_command(ret, "sysctl -w vm.nr_hugepages=%lu", total - unused);
 }
 
 void gf_check_overcommit(const struct gf_check_input *input, struct gf_findings *ret)
@@ -326,14 +317,13 @@ void gf_check_overcommit(const struct gf_check_input *input, struct gf_findings 
     long mode, maps;
 
     if (gf_host_number(input, &mode, "proc/sys/vm/overcommit_memory") && mode == 2) {
-        struct gf_finding *finding = gf_problem(ret, "the kernel limits reserved address space");
-        gf_finding_evidence(finding, "/proc/sys/vm/overcommit_memory: 2");
-        gf_finding_command(finding, "sysctl -w vm.overcommit_memory=0");
+        gf_problem(ret, "the kernel limits reserved address space");
+        gf_evidence(ret, "/proc/sys/vm/overcommit_memory: 2");
+        gf_command(ret, "sysctl -w vm.overcommit_memory=0");
     }
     if (gf_host_number(input, &maps, "proc/sys/vm/max_map_count") && maps < 65530) {
-        struct gf_finding *finding =
-            gf_problem(ret, "a process may have only %ld memory mappings", maps);
-        gf_finding_evidence(finding, "/proc/sys/vm/max_map_count: %ld", maps);
-        gf_finding_command(finding, "sysctl -w vm.max_map_count=262144");
+        gf_problem(ret, "a process may have only %ld memory mappings", maps);
+        gf_evidence(ret, "/proc/sys/vm/max_map_count: %ld", maps);
+        gf_command(ret, "sysctl -w vm.max_map_count=262144");
     }
 }

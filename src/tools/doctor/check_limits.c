@@ -85,14 +85,14 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
                    strerror(error));
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "binding threads to CPUs is refused");
-    gf_finding_evidence(finding, "%s: %s", call, strerror(error));
+    gf_problem(ret, "binding threads to CPUs is refused");
+    gf_evidence(ret, "%s: %s", call, strerror(error));
     if (error == EACCES)
-        gf_finding_fix(finding, "SELinux: allow the domain setsched on its own processes (ausearch "
-                                "-m AVC names it), or docker run --security-opt label=disable");
+        gf_fix(ret, "SELinux: allow the domain setsched on its own processes (ausearch "
+                    "-m AVC names it), or docker run --security-opt label=disable");
     else
-        gf_finding_fix(
-            finding,
+        gf_fix(
+            ret,
             "allow %s in the seccomp profile, as Docker's default does: docker run --security-opt "
             "seccomp=PROFILE.json with {\"names\": [\"%s\"], \"action\": \"SCMP_ACT_ALLOW\"} "
             "(Kubernetes: seccompProfile.localhostProfile; systemd: SystemCallFilter=%s)",
@@ -113,9 +113,9 @@ void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret
         return;
     }
     const char *remedy = gf_probe_remedy(error);
-    struct gf_finding *finding = gf_problem(ret, "memory policies are refused");
-    gf_finding_evidence(finding, "%s: %s", call, strerror(error));
-    gf_finding_fix(finding, "%s", remedy ? remedy : "ask the administrator who set the limits");
+    gf_problem(ret, "memory policies are refused");
+    gf_evidence(ret, "%s: %s", call, strerror(error));
+    gf_fix(ret, "%s", remedy ? remedy : "ask the administrator who set the limits");
 }
 
 void gf_check_quota(const struct gf_check_input *input, struct gf_findings *ret)
@@ -128,13 +128,11 @@ void gf_check_quota(const struct gf_check_input *input, struct gf_findings *ret)
             gf_ok(ret, "no CPU quota; %u CPUs available", cpus);
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "the CPU quota is %.3g CPUs of the %u available", quota, cpus);
-    gf_finding_evidence(
-        finding, "cpu.max (version 1: cpu.cfs_quota_us); throttled so far: %.1f s (cpu.stat)",
-        (double)gf_cgroup_throttled_ns(input->root) / 1e9);
-    gf_finding_fix(finding, "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, "
-                            "requests equal to limits, the static CPU manager");
+    gf_problem(ret, "the CPU quota is %.3g CPUs of the %u available", quota, cpus);
+    gf_evidence(ret, "cpu.max (version 1: cpu.cfs_quota_us); throttled so far: %.1f s (cpu.stat)",
+                (double)gf_cgroup_throttled_ns(input->root) / 1e9);
+    gf_fix(ret, "docker run --cpuset-cpus instead of --cpus; Kubernetes: whole CPUs, "
+                "requests equal to limits, the static CPU manager");
 }
 
 void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret)
@@ -153,11 +151,10 @@ void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret
               gf_headroom_source(&headroom));
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "only %lu MiB of memory are available", headroom.bytes >> 20);
-    gf_finding_evidence(finding, "%s", gf_headroom_source(&headroom));
-    gf_finding_fix(finding, "raise the limit: docker run --memory; Kubernetes: "
-                            "resources.limits.memory; Slurm: --mem");
+    gf_problem(ret, "only %lu MiB of memory are available", headroom.bytes >> 20);
+    gf_evidence(ret, "%s", gf_headroom_source(&headroom));
+    gf_fix(ret, "raise the limit: docker run --memory; Kubernetes: "
+                "resources.limits.memory; Slurm: --mem");
 }
 
 void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
@@ -180,12 +177,12 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
         gf_ok(ret, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "%s holds only %lu MiB", folder, bytes >> 20);
-    gf_finding_evidence(finding, "statvfs %s", folder);
-    gf_finding_fix(finding,
-                   "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: "
-                   "Memory at %s",
-                   folder);
+    gf_problem(ret, "%s holds only %lu MiB", folder, bytes >> 20);
+    gf_evidence(ret, "statvfs %s", folder);
+    gf_fix(ret,
+           "docker run --ipc=host or --shm-size=8g; Kubernetes: an emptyDir with medium: "
+           "Memory at %s",
+           folder);
 }
 
 /*
@@ -239,11 +236,10 @@ void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *re
         gf_ok(ret, "locked memory is not limited");
         return;
     }
-    struct gf_finding *finding = gf_problem(
-        ret, "locked memory is limited to %lu KiB, and InfiniBand is present", limit >> 10);
-    gf_finding_evidence(finding, "/proc/self/limits: Max locked memory; /dev/infiniband");
-    gf_finding_fix(finding, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
-                            "container runtime or slurmd");
+    gf_problem(ret, "locked memory is limited to %lu KiB, and InfiniBand is present", limit >> 10);
+    gf_evidence(ret, "/proc/self/limits: Max locked memory; /dev/infiniband");
+    gf_fix(ret, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
+                "container runtime or slurmd");
 }
 
 void gf_check_address_space(const struct gf_check_input *input, struct gf_findings *ret)
@@ -256,11 +252,10 @@ void gf_check_address_space(const struct gf_check_input *input, struct gf_findin
         gf_ok(ret, "address space is not limited");
         return;
     }
-    struct gf_finding *finding =
-        gf_problem(ret, "address space is limited to %lu MiB", limit >> 20);
-    gf_finding_evidence(finding, "/proc/self/limits: Max address space");
-    gf_finding_fix(finding, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
-                            "VSizeFactor=0");
+    gf_problem(ret, "address space is limited to %lu MiB", limit >> 20);
+    gf_evidence(ret, "/proc/self/limits: Max address space");
+    gf_fix(ret, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
+                "VSizeFactor=0");
 }
 
 void gf_check_open_files(const struct gf_check_input *input, struct gf_findings *ret)
@@ -273,12 +268,12 @@ void gf_check_open_files(const struct gf_check_input *input, struct gf_findings 
         gf_ok(ret, "enough files can be open");
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "only %lu files can be open", limit);
-    gf_finding_evidence(finding, "/proc/self/limits: Max open files");
-    gf_finding_fix(finding,
-                   "ulimit -n %d before the program starts; docker run --ulimit "
-                   "nofile=%d; systemd: LimitNOFILE=%d",
-                   OPEN_FILES_SET, OPEN_FILES_SET, OPEN_FILES_SET);
+    gf_problem(ret, "only %lu files can be open", limit);
+    gf_evidence(ret, "/proc/self/limits: Max open files");
+    gf_fix(ret,
+           "ulimit -n %d before the program starts; docker run --ulimit "
+           "nofile=%d; systemd: LimitNOFILE=%d",
+           OPEN_FILES_SET, OPEN_FILES_SET, OPEN_FILES_SET);
 }
 
 void gf_check_threads(const struct gf_check_input *input, struct gf_findings *ret)
@@ -291,10 +286,10 @@ void gf_check_threads(const struct gf_check_input *input, struct gf_findings *re
         gf_ok(ret, "%lu more threads can be started", left);
         return;
     }
-    struct gf_finding *finding = gf_problem(ret, "only %lu more threads can be started", left);
-    gf_finding_evidence(finding, "pids.max and pids.current of the control group or a parent");
-    gf_finding_fix(finding, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
-                            "systemd: TasksMax=infinity");
+    gf_problem(ret, "only %lu more threads can be started", left);
+    gf_evidence(ret, "pids.max and pids.current of the control group or a parent");
+    gf_fix(ret, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
+                "systemd: TasksMax=infinity");
 }
 
 /*
@@ -340,10 +335,9 @@ void gf_check_environment(const struct gf_check_input *input, struct gf_findings
         const char *value = gf_launch_variable(input->envp, slow[i].name);
         if (!is_set(value, slow[i].part))
             continue;
-        struct gf_finding *finding = gf_problem(ret, "%s: %s", slow[i].name, slow[i].effect);
-        gf_finding_evidence(finding, "%s=%s", slow[i].name, value);
-        gf_finding_fix(finding, "%s%s", slow[i].fix ? slow[i].fix : "unset ",
-                       slow[i].fix ? "" : slow[i].name);
+        gf_problem(ret, "%s: %s", slow[i].name, slow[i].effect);
+        gf_evidence(ret, "%s=%s", slow[i].name, value);
+        gf_fix(ret, "%s%s", slow[i].fix ? slow[i].fix : "unset ", slow[i].fix ? "" : slow[i].name);
         any = true;
     }
     if (!any)

@@ -159,175 +159,156 @@ static size_t gf_gpu_state_read(const struct gf_check_input *input, const struct
 
 /* Checks what NVML reports about the GPUs: modes, memory errors, clocks, power, link and fabric. */
 
-/* The result of a check for one GPU. */
-struct answer {
-    bool known;          /* false: NVML does not report this state, so there is no finding */
-    const char *problem; /* NULL: there is no problem */
-    char evidence[160];
-    const char *command; /* for root, harmless to running programs; or NULL */
-    char fix[160];       /* used if command is NULL */
+/* What may be wrong with a GPU. */
+struct trouble {
+    bool is_so;
+    const char *problem, *fix;
 };
 
-static void add_answer(const char *bdf, const struct answer *answer, const char *ok,
-                       struct gf_findings *ret)
+/* Reports the first trouble, or that all is well. Returns true for a trouble, whose evidence the caller adds. */
+static bool has_trouble(const struct gf_gpu_state *gpu, const struct trouble *troubles,
+                        size_t count, const char *ok, struct gf_findings *ret)
 {
-    if (!answer->known)
-        return;
-    if (!answer->problem) {
-        gf_gpu_ok(ret, bdf, "%s", ok);
-        return;
-    }
-    struct gf_finding *finding = gf_gpu_problem(ret, bdf, "%s", answer->problem);
-    gf_finding_evidence(finding, "%s", answer->evidence);
-    if (answer->command)
-        gf_finding_command(finding, "%s", answer->command);
-    else
-        gf_finding_fix(finding, "%s", answer->fix);
+    for (size_t i = 0; i < count; i++)
+        if (troubles[i].is_so) {
+            gf_gpu_problem(ret, gpu->bdf, "%s", troubles[i].problem);
+            gf_fix(ret, "%s", troubles[i].fix);
+            return true;
+        }
+    gf_gpu_ok(ret, gpu->bdf, "%s", ok);
+    return false;
 }
 
-GF_PRINTF(2, 3)
-static void set_fix(struct answer *answer, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(answer->fix, sizeof(answer->fix), format, args);
-    va_end(args);
-}
-
-static void check_each(const struct gf_check_input *input, const char *ok,
-                       void (*judge)(const struct gf_gpu_state *gpu, struct answer *ret),
-                       struct gf_findings *ret)
-{
-    const struct gf_gpu_state *gpus;
-    const size_t count = gf_gpu_state_read(input, &gpus);
-
-    for (size_t i = 0; i < count; i++) {
-        struct answer answer = {0};
-        judge(&gpus[i], &answer);
-        add_answer(gpus[i].bdf, &answer, ok, ret);
-    }
-}
-
-/* Defines the function of checks.def. `ok`: the summary if there is no problem. */
-#define CHECK(token, ok)                                                                           \
+/* Defines the function of checks.def. NVML may not report a state; then there is no finding. */
+#define CHECK(token)                                                                               \
     void gf_check_##token(const struct gf_check_input *input, struct gf_findings *ret)             \
     {                                                                                              \
-        check_each(input, ok, judge_##token, ret);                                                 \
+        const struct gf_gpu_state *gpus;                                                           \
+        const size_t count = gf_gpu_state_read(input, &gpus);                                      \
+        for (size_t i = 0; i < count; i++)                                                         \
+            judge_##token(&gpus[i], ret);                                                          \
     }
 
-static void judge_persistence(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_persistence(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->persistence >= 0;
-    if (gpu->persistence)
+    const struct trouble troubles[] = {{!gpu->persistence, "persistence mode is off", ""}};
+
+    if (gpu->persistence < 0 || !has_trouble(gpu, troubles, 1, "persistence mode is on", ret))
         return;
-    ret->problem = "persistence mode is off";
-    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetPersistenceMode: 0");
-    ret->command = "nvidia-smi -pm 1";
+    gf_evidence(ret, "nvmlDeviceGetPersistenceMode: 0");
+    gf_command(ret, "nvidia-smi -pm 1");
 }
 
-CHECK(persistence, "persistence mode is on")
+CHECK(persistence)
 
-static void judge_gpu_memory(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_memory(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->ecc >= 0 || gpu->remap_failed >= 0;
-    snprintf(ret->evidence, sizeof(ret->evidence),
-             "NVML: ECC %ld (after a reset: %ld); uncorrected errors: %ld; remapping pending: "
-             "%ld, failed: %ld (-1: unknown)",
-             gpu->ecc, gpu->ecc_pending, gpu->ecc_errors, gpu->remap_pending, gpu->remap_failed);
-    if (gpu->remap_failed > 0) {
-        ret->problem = "remapping a row of memory failed";
-        set_fix(ret, "replace the GPU");
-    } else if (gpu->remap_pending > 0) {
-        ret->problem = "a row of memory will be remapped at the next reset";
-        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
-    } else if (gpu->ecc_errors > 0) {
-        ret->problem = "memory has uncorrected errors";
-        set_fix(ret, "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur");
-    } else if (gpu->ecc == 0) {
-        ret->problem = "ECC is off: memory errors change results";
-        set_fix(ret, "nvidia-smi -e 1, then reset the GPU");
-    }
-}
+    const struct trouble troubles[] = {
+        {gpu->remap_failed > 0, "remapping a row of memory failed", "replace the GPU"},
+        {gpu->remap_pending > 0, "a row of memory will be remapped at the next reset",
+         "reset the GPU when no program uses it: nvidia-smi -r -i GPU"},
+        {gpu->ecc_errors > 0, "memory has uncorrected errors",
+         "reset the GPU: nvidia-smi -r -i GPU; replace it if the errors recur"},
+        {gpu->ecc == 0, "ECC is off: memory errors change results",
+         "nvidia-smi -e 1, then reset the GPU"},
+    };
 
-CHECK(gpu_memory, "memory has no errors")
-
-static void judge_gpu_clocks(const struct gf_gpu_state *gpu, struct answer *ret)
-{
-    const int64_t heat = gf_slow_thermal | gf_slow_hardware_thermal;
-
-    ret->known = gpu->slow_reasons >= 0;
-    snprintf(ret->evidence, sizeof(ret->evidence),
-             "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%lx", gpu->slow_reasons);
-    if (!ret->known)
+    if (gpu->ecc < 0 && gpu->remap_failed < 0)
         return;
-    if (gpu->slow_reasons & heat) {
-        ret->problem = "the GPU has lowered its clock because of heat";
-        set_fix(ret, "check fans, airflow and inlet temperature");
-    } else if (gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware)) {
-        ret->problem = "the power supply has forced a lower clock";
-        set_fix(ret, "check the power supplies and the power limit of the rack");
-    }
+    if (has_trouble(gpu, troubles, GF_ARRAY_LEN(troubles), "memory has no errors", ret))
+        gf_evidence(ret,
+                    "NVML: ECC %ld (after a reset: %ld); uncorrected errors: %ld; remapping "
+                    "pending: %ld, failed: %ld (-1: unknown)",
+                    gpu->ecc, gpu->ecc_pending, gpu->ecc_errors, gpu->remap_pending,
+                    gpu->remap_failed);
 }
 
-CHECK(gpu_clocks, "the clock is not lowered")
+CHECK(gpu_memory)
 
-static void judge_power_limit(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_clocks(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->power_limit > 0 && gpu->power_default > 0;
-    if (!ret->known || gpu->power_limit >= gpu->power_default)
+    const struct trouble troubles[] = {
+        {gpu->slow_reasons & (gf_slow_thermal | gf_slow_hardware_thermal),
+         "the GPU has lowered its clock because of heat",
+         "check fans, airflow and inlet temperature"},
+        {gpu->slow_reasons & (gf_slow_power_brake | gf_slow_hardware),
+         "the power supply has forced a lower clock",
+         "check the power supplies and the power limit of the rack"},
+    };
+
+    if (gpu->slow_reasons >= 0 &&
+        has_trouble(gpu, troubles, GF_ARRAY_LEN(troubles), "the clock is not lowered", ret))
+        gf_evidence(ret, "nvmlDeviceGetCurrentClocksThrottleReasons: 0x%lx", gpu->slow_reasons);
+}
+
+CHECK(gpu_clocks)
+
+static void judge_power_limit(const struct gf_gpu_state *gpu, struct gf_findings *ret)
+{
+    const struct trouble troubles[] = {
+        {gpu->power_limit < gpu->power_default, "the power limit is below the default", ""}};
+
+    if (gpu->power_limit <= 0 || gpu->power_default <= 0 ||
+        !has_trouble(gpu, troubles, 1, "the power limit is the default or more", ret))
         return;
-    ret->problem = "the power limit is below the default";
-    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: limit %ld W, default %ld W",
-             gpu->power_limit / 1000, gpu->power_default / 1000);
-    set_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %ld -i GPU",
-            gpu->power_default / 1000);
+    gf_evidence(ret, "NVML: limit %ld W, default %ld W", gpu->power_limit / 1000,
+                gpu->power_default / 1000);
+    gf_fix(ret, "unless it was lowered on purpose: nvidia-smi -pl %ld -i GPU",
+           gpu->power_default / 1000);
 }
 
-CHECK(power_limit, "the power limit is the default or more")
+CHECK(power_limit)
 
-static void judge_gpu_modes(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_gpu_modes(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->mig >= 0 || gpu->compute_mode >= 0;
-    snprintf(ret->evidence, sizeof(ret->evidence),
-             "NVML: MIG %ld (after a reset: %ld), compute mode %ld (-1: unknown)", gpu->mig,
-             gpu->mig_pending, gpu->compute_mode);
-    if (gpu->compute_mode == GF_COMPUTE_PROHIBITED) {
-        ret->problem = "the compute mode prohibits all programs";
-        set_fix(ret, "nvidia-smi -c 0");
-    } else if (gpu->mig >= 0 && gpu->mig != gpu->mig_pending) {
-        ret->problem = "the MIG mode will change at the next reset";
-        set_fix(ret, "reset the GPU when no program uses it: nvidia-smi -r -i GPU");
-    }
+    const struct trouble troubles[] = {
+        {gpu->compute_mode == GF_COMPUTE_PROHIBITED, "the compute mode prohibits all programs",
+         "nvidia-smi -c 0"},
+        {gpu->mig >= 0 && gpu->mig != gpu->mig_pending,
+         "the MIG mode will change at the next reset",
+         "reset the GPU when no program uses it: nvidia-smi -r -i GPU"},
+    };
+
+    if (gpu->mig < 0 && gpu->compute_mode < 0)
+        return;
+    if (has_trouble(gpu, troubles, GF_ARRAY_LEN(troubles),
+                    "programs may use the GPU, and no change of the MIG mode is pending", ret))
+        gf_evidence(ret, "NVML: MIG %ld (after a reset: %ld), compute mode %ld (-1: unknown)",
+                    gpu->mig, gpu->mig_pending, gpu->compute_mode);
 }
 
-CHECK(gpu_modes, "programs may use the GPU, and no change of the MIG mode is pending")
+CHECK(gpu_modes)
 
 /* Judges only a busy GPU, because an idle GPU lowers the generation of its link. */
-static void judge_link_generation(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_link_generation(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0;
-    if (!ret->known || gpu->generation >= gpu->generation_most)
-        return;
-    ret->problem = "the PCIe link does not use its fastest generation, although the GPU is busy";
-    snprintf(ret->evidence, sizeof(ret->evidence), "NVML: generation %ld of %ld, GPU busy %ld %%",
-             gpu->generation, gpu->generation_most, gpu->busy);
-    set_fix(ret, "reseat the card or its riser; set the slot's generation in the firmware");
+    const struct trouble troubles[] = {
+        {gpu->generation < gpu->generation_most,
+         "the PCIe link does not use its fastest generation, although the GPU is busy",
+         "reseat the card or its riser; set the slot's generation in the firmware"}};
+
+    if (gpu->generation > 0 && gpu->generation_most > 0 && gpu->busy > 0 &&
+        has_trouble(gpu, troubles, 1, "the PCIe link uses its fastest generation", ret))
+        gf_evidence(ret, "NVML: generation %ld of %ld, GPU busy %ld %%", gpu->generation,
+                    gpu->generation_most, gpu->busy);
 }
 
-CHECK(link_generation, "the PCIe link uses its fastest generation")
+CHECK(link_generation)
 
-static void judge_fabric(const struct gf_gpu_state *gpu, struct answer *ret)
+static void judge_fabric(const struct gf_gpu_state *gpu, struct gf_findings *ret)
 {
-    ret->known = gpu->fabric > 0;
-    if (gpu->fabric != GF_FABRIC_NOT_STARTED && gpu->fabric != GF_FABRIC_IN_PROGRESS)
-        return;
-    ret->problem = "NVLink's fabric is not ready";
-    snprintf(ret->evidence, sizeof(ret->evidence), "nvmlDeviceGetGpuFabricInfo: state %ld",
-             gpu->fabric);
-    if (gpu->fabric == GF_FABRIC_IN_PROGRESS)
-        set_fix(ret, "wait; if the state stays, read journalctl -u nvidia-fabricmanager");
-    else /* the restart ends programs that use CUDA */
-        set_fix(ret, "when no program uses a GPU: systemctl restart nvidia-fabricmanager");
+    static const char problem[] = "NVLink's fabric is not ready";
+    const struct trouble troubles[] = {
+        {gpu->fabric == GF_FABRIC_IN_PROGRESS, problem,
+         "wait; if the state stays, read journalctl -u nvidia-fabricmanager"},
+        /* The restart ends programs that use CUDA. */
+        {gpu->fabric == GF_FABRIC_NOT_STARTED, problem,
+         "when no program uses a GPU: systemctl restart nvidia-fabricmanager"},
+    };
+
+    if (gpu->fabric > 0 &&
+        has_trouble(gpu, troubles, GF_ARRAY_LEN(troubles), "NVLink's fabric is ready", ret))
+        gf_evidence(ret, "nvmlDeviceGetGpuFabricInfo: state %ld", gpu->fabric);
 }
 
-CHECK(fabric, "NVLink's fabric is ready")
+CHECK(fabric)

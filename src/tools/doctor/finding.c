@@ -30,38 +30,28 @@ void gf_finding_format(char *ret, size_t size, const char *format, ...)
     va_end(args);
 }
 
-struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
-                                  const char *format, ...)
+void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *format, ...)
 {
     va_list args;
 
-    /* Returned if the list is full, because callers write to the returned finding. */
+    /* Callers add to the last finding also if the list is full. */
     static struct gf_finding dropped;
     const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
     struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;
     *finding = (struct gf_finding){.status = status};
+    findings->last = finding;
     va_start(args, format);
     format_printable(finding->summary, sizeof(finding->summary), format, args);
     va_end(args);
     if (!fits)
         gf_cli_error("doctor", "dropped a finding, because there are more than %zu: %s",
                      GF_ARRAY_LEN(findings->list), finding->summary);
-    return finding;
 }
 
-struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
-                                      const char *bdf, const char *format, ...)
+void gf_finding_of_gpu(struct gf_findings *findings, const char *bdf)
 {
-    va_list args;
-    char text[sizeof(findings->list[0].summary)];
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    struct gf_finding *finding = gf_finding_add(findings, status, "%s", text);
-    snprintf(finding->gpus[0], sizeof(finding->gpus[0]), "%s", bdf);
-    finding->gpu_count = 1;
-    return finding;
+    snprintf(findings->last->gpus[0], sizeof(findings->last->gpus[0]), "%s", bdf);
+    findings->last->gpu_count = 1;
 }
 
 static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
@@ -107,16 +97,6 @@ void gf_findings_group(struct gf_findings *findings, size_t from)
     for (size_t i = from; i < kept; i++)
         if (findings->list[i].gpu_count)
             name_gpus(&findings->list[i]);
-}
-
-void gf_finding_command(struct gf_finding *finding, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    format_printable(finding->script, sizeof(finding->script), format, args);
-    va_end(args);
-    gf_finding_fix(finding, "%s    (root, on the host)", finding->script);
 }
 
 void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file)

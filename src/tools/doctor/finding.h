@@ -73,39 +73,42 @@ enum {
 #define GF_FINDINGS_MAX (GF_CHECK_COUNT * GF_VISIBLE_GPUS_MAX)
 
 struct gf_findings {
-    struct gf_finding list[GF_FINDINGS_MAX];
+    struct gf_finding list[GF_FINDINGS_MAX], *last;
     size_t count;
 };
 
 /*
- * Adds a finding with its summary. Never returns NULL. If the list is full, drops the finding, and
- * prints an error.
+ * Adds a finding with its summary. If the list is full, drops the finding, and prints an error. The
+ * other functions and macros add to the finding that was added last.
  */
-struct gf_finding *gf_finding_add(struct gf_findings *findings, enum gf_status status,
-                                  const char *format, ...) GF_PRINTF(3, 4);
-#define gf_finding_evidence(finding, ...)                                                          \
-    gf_finding_format((finding)->evidence, sizeof((finding)->evidence), __VA_ARGS__)
-#define gf_finding_fix(finding, ...)                                                               \
-    gf_finding_format((finding)->fix, sizeof((finding)->fix), __VA_ARGS__)
-void gf_finding_format(char *ret, size_t size, const char *format, ...) GF_PRINTF(3, 4);
+void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *format, ...)
+    GF_PRINTF(3, 4);
+#define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, __VA_ARGS__)
+#define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, __VA_ARGS__)
+#define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, __VA_ARGS__)
+
+/*
+ * Add a finding about one GPU, with a summary that does not name the GPU. gf_findings_group joins
+ * equal findings, and names their GPUs.
+ */
+#define gf_gpu_ok(findings, bdf, ...)                                                              \
+    (gf_ok(findings, __VA_ARGS__), gf_finding_of_gpu(findings, bdf))
+#define gf_gpu_problem(findings, bdf, ...)                                                         \
+    (gf_problem(findings, __VA_ARGS__), gf_finding_of_gpu(findings, bdf))
+void gf_finding_of_gpu(struct gf_findings *findings, const char *bdf);
+
+#define gf_evidence(findings, ...) GF_FINDING_SET(findings, evidence, __VA_ARGS__)
+#define gf_fix(findings, ...) GF_FINDING_SET(findings, fix, __VA_ARGS__)
 /*
  * Sets the fix and the script to a shell command for root on the host. A text of a file, or the name
  * of one, is part of a command only if it matches its own grammar, such as that of a PCI address.
  */
-void gf_finding_command(struct gf_finding *finding, const char *format, ...) GF_PRINTF(2, 3);
-
-/*
- * Adds a finding about one GPU, with a summary that does not name the GPU. gf_findings_group joins
- * equal findings, and names their GPUs.
- */
-struct gf_finding *gf_finding_add_gpu(struct gf_findings *findings, enum gf_status status,
-                                      const char *bdf, const char *format, ...) GF_PRINTF(4, 5);
-
-#define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, __VA_ARGS__)
-#define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, __VA_ARGS__)
-#define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, __VA_ARGS__)
-#define gf_gpu_ok(findings, ...) gf_finding_add_gpu(findings, gf_status_ok, __VA_ARGS__)
-#define gf_gpu_problem(findings, ...) gf_finding_add_gpu(findings, gf_status_problem, __VA_ARGS__)
+#define gf_command(findings, ...)                                                                  \
+    (GF_FINDING_SET(findings, script, __VA_ARGS__),                                                \
+     gf_fix(findings, "%s    (root, on the host)", (findings)->last->script))
+#define GF_FINDING_SET(findings, member, ...)                                                      \
+    gf_finding_format((findings)->last->member, sizeof((findings)->last->member), __VA_ARGS__)
+void gf_finding_format(char *ret, size_t size, const char *format, ...) GF_PRINTF(3, 4);
 
 /*
  * Joins findings that differ only in their GPU and evidence, and puts the list of GPUs before each
