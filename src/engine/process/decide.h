@@ -7,8 +7,6 @@
 /* Prints the lines of GPUFEED_DEBUG=heap. May be called on any thread. */
 void gf_explain_heap(const struct gf_heap_ops *heap);
 
-/* Serves requests for a decision or a change of masks, on one thread at a time. */
-
 /* The bits of requests. */
 enum {
     gf_request_decide = 1, /* the choice of devices may have changed */

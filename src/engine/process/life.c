@@ -91,7 +91,6 @@ static void gf_exit_summary_run(void)
 }
 
 /* Hooks call this function on any thread of the program, possibly under the loader's lock. */
-
 static void on_device_seen(CUdevice device, enum gf_sighting how, uint64_t bytes)
 {
     struct gf_choice *choice = &gf_process.choice;
@@ -189,8 +188,6 @@ static struct gf_engine engine = {
     .has_context = has_context,
     .report = gf_output_snapshot,
 };
-
-/* The start of the engine. */
 
 static void print_warning(void *closure, const char *line)
 {

@@ -44,8 +44,6 @@ size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms);
 /* Warns if files of the options would overwrite each other. Called at the start. */
 void gf_output_check(void);
 
-/* With GPUFEED_LIVE=on, keeps the report in memory for `gpufeed top` (abi/formats.h). */
-
 /*
  * Starts the thread "gpufeed-live", which updates the report in memory each second. Does nothing if
  * the option is off. Prints a warning if the thread cannot be started; `gpufeed top` then shows the

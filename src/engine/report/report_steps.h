@@ -6,7 +6,6 @@
 #include "engine/report/report_data.h"
 
 /* The sections `steps` and `step_times` of the report, and the slow steps of the log. */
-
 void gf_report_steps_put(struct gf_json *json, const struct gf_report *report);
 
 /* Logs an event. fields: a JSON object. */
@@ -20,5 +19,4 @@ typedef void gf_report_steps_log_fn(const char *event, const char *fields);
 void gf_report_steps_log(const struct gf_step_times *times, bool last, gf_report_steps_log_fn *log);
 
 /* Writes the report's sections "stalls", "latency" and "log". */
-
 void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report);

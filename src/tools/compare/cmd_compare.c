@@ -346,8 +346,6 @@ static void print_comparison(const struct sides *sides, const struct gf_ratio *r
         "gpu_idle", growth_json(sides, GF_OF_IDLE), "stalls", growth_json(sides, GF_OF_STALLS)));
 }
 
-/* Compares runs of a command in two environments, or two reports (docs/compare.md). */
-
 enum { FLAG_ARM = 1, FLAG_JSON, FLAG_FAIL_ABOVE, FLAG_PAIRS = 'n' };
 
 static const struct option flag_table[] = {

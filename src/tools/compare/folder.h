@@ -4,8 +4,6 @@
 #include "base/base.h"
 #include "tools/compare/figures.h"
 
-/* Existing runs of one program, from their reports. */
-
 /* Adds the report in a file to a run. Returns 0, or -errno after printing an error. */
 int gf_run_add(struct gf_figures *run, const char *path);
 

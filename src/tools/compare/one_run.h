@@ -18,8 +18,6 @@ void gf_interrupt_begin(void);
 /* Restores SIGINT's action. If SIGINT was received, it now ends this process. */
 void gf_interrupt_end(void);
 
-/* One run of the command in an arm. */
-
 struct gf_run_folder {
     char path[PATH_MAX]; /* for the command's processes */
     int fd;

@@ -36,7 +36,6 @@ struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t c
 uint64_t gf_bootstrap_random(uint64_t *state);
 
 /* The runs of a comparison: pairs in random order, after one pair that is discarded. */
-
 struct gf_trial {
     size_t pairs;   /* number of finished pairs */
     size_t planned; /* the number that was fixed before the first run */

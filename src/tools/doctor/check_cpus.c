@@ -13,11 +13,6 @@
 #include <sys/prctl.h>
 
 /*
- * Checks whether there are enough CPUs for the GPUs and for the threads, and which other threads run
- * on these CPUs.
- */
-
-/*
  * CPUs for each GPU. With one CPU no copy is staged; with two or three CPUs only some copies are
  * staged (docs/transfers.md).
  */
@@ -159,11 +154,6 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
            "drain the node, remove /%s, and restart the kubelet",
            file);
 }
-
-/*
- * Checks whether the CPUs near a GPU keep their clock high when they idle. Their governors and
- * energy preferences decide this.
- */
 
 /*
  * The most different settings that struct clocks holds. Only three settings keep the clock high, so
@@ -362,8 +352,6 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
     else
         report_lowered(&clocks, near, ret);
 }
-
-/* Checks the idle states and turbo clocks of the CPUs. */
 
 #define IDLE_STATES_MAX 16
 #define WAKE_UP_MOST_US 10 /* for inference */

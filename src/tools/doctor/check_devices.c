@@ -9,11 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/*
- * Checks the interrupts of GPUs, network cards and NVMe disks, and what translates or redirects the
- * transfers of devices: drivers, the IOMMU and PCIe switches.
- */
-
 #define DEVICES "sys/bus/pci/devices"
 
 struct device {
@@ -287,8 +282,6 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
     else if (ports.count)
         gf_ok(ret, "PCIe switches pass transfers between devices on");
 }
-
-/* Checks where the program's data is stored, and when the kernel writes checkpoints to disk. */
 
 /* Even a fast disk needs more than a few seconds to write this many bytes. */
 #define DIRTY_MOST (UINT64_C(32) << 30)

@@ -10,11 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/*
- * Checks the GPUs that a program would see on this machine, their PCIe links and nodes, and the
- * CPUs and memory near them.
- */
-
 #define LIST_MAX 256
 
 /* Finds GPUs of WSL and Jetson, which are not PCI devices. */
@@ -306,8 +301,6 @@ void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings
             gf_gpu_ok(ret, gpu->bdf, "%.3g GiB are free on its node", (double)near / (1 << 30));
     }
 }
-
-/* Checks the version of NVIDIA's driver, and the driver's error messages in the kernel's log. */
 
 /* The oldest driver branch for each major version of CUDA, from NVIDIA's release notes. */
 static const struct {

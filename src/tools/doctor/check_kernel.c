@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Checks settings of the host's kernel, which a container shares and cannot change. */
-
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -213,8 +211,6 @@ void gf_check_swap(const struct gf_check_input *input, struct gf_findings *ret)
         gf_command(ret, "sysctl -w vm.swappiness=1");
     }
 }
-
-/* Checks the kernel's version and options, and memory that is reserved at boot. */
 
 /*
  * The first patch level of Linux 6.12 in which long-term pins (FOLL_LONGTERM) have no known errors.

@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
-/*
- * Checks the limits that a container or a launcher sets: refused system calls, the CPU quota,
- * memory and rlimits.
- */
-
 #define MEMORY_LEAST (UINT64_C(1) << 30)
 #define SHM_LEAST (UINT64_C(1) << 30) /* Docker's default is 64 MiB */
 /* A soft limit of 1024 is common; workers and connections of one process rarely need this many. */
@@ -291,11 +286,6 @@ void gf_check_threads(const struct gf_check_input *input, struct gf_findings *re
     gf_fix(ret, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "
                 "systemd: TasksMax=infinity");
 }
-
-/*
- * Checks for variables that make CUDA, PyTorch or NCCL slow. Users often set them for debugging,
- * and forget to unset them.
- */
 
 static const struct {
     const char *name;

@@ -6,14 +6,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The state of each GPU, as NVML reports it. A value is -1 if NVML does not report it. */
-
 enum {
     GF_FABRIC_NOT_STARTED = 1,
     GF_FABRIC_IN_PROGRESS = 2,
     GF_COMPUTE_PROHIBITED = 2,
 };
 
+/* The state of each GPU, as NVML reports it. A value is -1 if NVML does not report it. */
 struct gf_gpu_state {
     char bdf[20];
     int64_t persistence;      /* 0 or 1 */
@@ -156,8 +155,6 @@ static size_t gf_gpu_state_read(const struct gf_check_input *input, const struct
         (void)GF_NVML_CALL(library, "nvmlShutdown", (void));
     return count;
 }
-
-/* Checks what NVML reports about the GPUs: modes, memory errors, clocks, power, link and fabric. */
 
 /* What may be wrong with a GPU. */
 struct trouble {

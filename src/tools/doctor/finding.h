@@ -5,7 +5,6 @@
 #include "tools/topo/topo.h"
 
 /* The input of a check of `gpufeed doctor`, and the findings that it reports. */
-
 struct gf_check_input {
     const char *root; /* "": this machine; otherwise the folder of a recorded machine */
     const struct gf_topo *topo;

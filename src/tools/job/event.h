@@ -3,8 +3,6 @@
 
 #include "tools/job/scan.h"
 
-/* One line of a log (docs/log.md), split into its fields. */
-
 /*
  * The latest time that an event can have, in seconds since 1970. An event with a later time counts
  * as an event without a time.

@@ -7,7 +7,6 @@
 #include <jansson.h>
 
 /* Sums of the copies of all processes, from their reports. */
-
 enum gf_way { GF_WAY_STAGED, GF_WAY_PINNED, GF_WAY_DRIVER, GF_WAY_OTHER, GF_WAYS };
 enum gf_direction { GF_TO_DEVICE, GF_FROM_DEVICE, GF_DIRECTIONS };
 

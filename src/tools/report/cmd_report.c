@@ -19,7 +19,6 @@
 #include <stdio.h>
 
 /* Replaces a file atomically: writes a new file in the same folder, and renames it. */
-
 struct gf_out_file {
     FILE *stream;
     struct gf_output output;
@@ -61,8 +60,6 @@ static int gf_out_file_end(struct gf_out_file *file)
     const int ended = gf_output_end(&file->output, !error);
     return error ? error : ended;
 }
-
-/* Shows logs (docs/log.md) and reports (docs/report.md). */
 
 typedef void writer(FILE *out, const struct gf_answer *answer);
 

@@ -5,7 +5,6 @@
 #include "base/cpus.h"
 
 /* The environment of the program to run: a modifiable copy of this process's environment. */
-
 struct gf_env {
     char **entries; /* the vector for execve, with a final NULL */
     size_t count;

@@ -9,7 +9,6 @@
 #include "tools/topo/visible_gpus.h"
 
 /* Predicts which GPU a program will use, or at least the GPU's node, before the program starts. */
-
 struct gf_prediction {
     struct gf_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t count;   /* 0 if no GPU is visible, or the GPU is uncertain */

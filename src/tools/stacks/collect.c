@@ -14,8 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-/* The native frames of a stopped thread, by libunwind-ptrace. */
-
 /*
  * The linker replaces libunwind's calls of open by this function. libunwind opens the paths of the
  * process's mappings, at which the process may have put a pipe or a device.

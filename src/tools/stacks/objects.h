@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 /* Lines of /proc/PID/maps. */
-
 struct gf_maps_line {
     uintptr_t start, end, offset;
     bool executable;

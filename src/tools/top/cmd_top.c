@@ -43,8 +43,6 @@ static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
                      "workers", (int)history->workers, "workers_asleep", (int)history->asleep);
 }
 
-/* Prints the line of a process in `gpufeed top`. */
-
 #define LINE_MAX_BYTES 640
 #define MIB (double)(1 << 20)
 
@@ -131,8 +129,6 @@ static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
                  : "; set GPUFEED_LIVE=on or GPUFEED_REPORT");
     gf_columns_print_line(out, line, width);
 }
-
-/* Shows running processes that use the library (docs/top.md). */
 
 #define PERIOD_MS 1000
 #define ANCESTORS_MOST 16
