@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of the command; interrupts. */
+/* One run of the command, with the GPUs' clocks; interrupts. */
 #pragma once
 
 #include "base/base.h"
 #include "tools/compare/arm.h"
 #include "tools/compare/figures.h"
-#include "tools/compare/run_clocks.h"
+
+/*
+ * Clocks and temperatures of the machine's GPUs while a command runs. A thread reads them by NVML
+ * twice per second, and skips idle GPUs. Sums over readings: without NVML or a busy GPU, `readings`
+ * is 0.
+ */
+struct gf_gpu_clock {
+    double readings;
+    double mhz;     /* sum of the multiprocessors' clocks */
+    double celsius; /* highest temperature */
+    double limited; /* number of readings at which heat or the power limit lowered the clock */
+};
+
+/* Adds `more`. */
+void gf_gpu_clock_add(struct gf_gpu_clock *clock, const struct gf_gpu_clock *more);
 
 #include <limits.h>
 

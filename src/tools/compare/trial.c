@@ -3,7 +3,6 @@
 
 #include "os/launch.h"
 #include "tools/common/cli.h"
-#include "tools/compare/one_run.h"
 
 #include <fcntl.h>
 #include <stdio.h>

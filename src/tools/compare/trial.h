@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "tools/compare/arm.h"
 #include "tools/compare/figures.h"
-#include "tools/compare/run_clocks.h"
+#include "tools/compare/one_run.h"
 
 /* The ratio of two arms' times, with a 95 % interval from paired runs. */
 

@@ -1,22 +1,318 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/output_file.h"
+#include "base/parse.h"
 #include "tools/answer/answer_json.h"
 #include "tools/answer/answer_text.h"
+#include "tools/answer/helps.h"
 #include "tools/answer/sentences.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/frame_name.h"
+#include "tools/job/job.h"
 #include "tools/job/read_job.h"
+#include "tools/job/sources.h"
+#include "tools/job/tally.h"
 #include "tools/report/event_list.h"
-#include "tools/report/event_text.h"
 #include "tools/report/folded.h"
 #include "tools/report/html.h"
 #include "tools/report/perfetto.h"
 #include "tools/report/prometheus.h"
-#include "tools/report/report_flags.h"
 
 #include <fcntl.h>
 #include <stdio.h>
+
+enum gf_report_form { GF_FORM_ANSWER, GF_FORM_JSON, GF_FORM_EVENTS, GF_FORM_FOLDED };
+
+/* The files that flags name: those to write, then PyTorch's trace, which the Perfetto trace contains. */
+enum { GF_FILE_HTML, GF_FILE_PERFETTO, GF_FILE_PROMETHEUS, GF_FILE_WITH, GF_FILES };
+#define GF_FILES_WRITTEN GF_FILE_WITH
+
+/* The command line of `gpufeed report`. The strings point into argv. */
+struct gf_report_flags {
+    enum gf_report_form form;
+    bool idle;     /* the folded stacks are those of time without work */
+    enum gf_by by; /* GF_BY_COUNT if not given */
+    unsigned top;
+    const char *files[GF_FILES]; /* NULL if not given */
+    struct gf_job_filter filter;
+    bool reads_stdin;
+    struct gf_sources sources;
+};
+
+/* Whether the answer is written to files instead of being printed. */
+static bool writes_files(const struct gf_report_flags *flags)
+{
+    return flags->files[GF_FILE_HTML] || flags->files[GF_FILE_PERFETTO] ||
+           flags->files[GF_FILE_PROMETHEUS];
+}
+
+#define TOP_ANSWER 3 /* rows of each table of the answer, which fits on a screen */
+#define TOP_JSON 5
+#define TOP_BY 20 /* rows of the table that --by selects */
+#define TOP_MAX 100000
+
+enum {
+    FLAG_TOP = 1,
+    FLAG_BY,
+    FLAG_SINCE,
+    FLAG_RANK,
+    FLAG_JSON,
+    FLAG_EVENTS,
+    FLAG_FOLDED,
+    FLAG_IDLE,
+    FLAG_HTML, /* from here on in the order of gf_report_flags.files */
+    FLAG_PERFETTO,
+    FLAG_PROMETHEUS,
+    FLAG_WITH,
+};
+
+static const struct option flag_table[] = {
+    {"top", required_argument, NULL, FLAG_TOP},
+    {"by", required_argument, NULL, FLAG_BY},
+    {"since", required_argument, NULL, FLAG_SINCE},
+    {"rank", required_argument, NULL, FLAG_RANK},
+    {"json", no_argument, NULL, FLAG_JSON},
+    {"events", no_argument, NULL, FLAG_EVENTS},
+    {"folded", no_argument, NULL, FLAG_FOLDED},
+    {"idle", no_argument, NULL, FLAG_IDLE},
+    {"html", required_argument, NULL, FLAG_HTML},
+    {"perfetto", required_argument, NULL, FLAG_PERFETTO},
+    {"with", required_argument, NULL, FLAG_WITH},
+    {"prometheus", required_argument, NULL, FLAG_PROMETHEUS},
+    {"help", no_argument, NULL, GF_FLAG_HELP},
+    {0},
+};
+
+static void print_report_help(void)
+{
+    puts("Usage: gpufeed report [flags] PATH...\n\n"
+         "Shows what a job waited for, in one screen. PATH is a log (GPUFEED_LOG), a\n"
+         "report (GPUFEED_REPORT), the output of `gpufeed doctor --json`, a folder of\n"
+         "them, or - for standard input. Give the files of all ranks together.\n\n"
+         "Without flags, the answer has:\n"
+         "  where it stands       \"No step ended any more\": which ranks, at which line\n"
+         "  which rank is slow    the first sentence, or \"No rank differs\";\n"
+         "                        all ranks: --by rank\n"
+         "  what and which line   \"The main cause of stalls\"; GPU time, and stalls by\n"
+         "                        call site\n"
+         "  since when            \"Since ...\": the time, the step and how much slower\n"
+         "  did staging help      \"Staging ...\": rates of copies through the library's\n"
+         "                        ring, and of the driver\n"
+         "  what to change        \"What helps\", the slowest rank first, then the largest\n"
+         "                        gain\n"
+         "A stall is an allocation, a free or a wait on an idle GPU that took longer than\n"
+         "its limit.\n\n"
+         "  --top N        show N rows of each table (default 3; 20 with --by, 5 with\n"
+         "                 --json)\n"
+         "  --by PROPERTY  only the table by cause, site (line), rank, step or thread\n"
+         "  --since TIME   only stalls and steps from a local time on (08:51:09,\n"
+         "                 \"2026-11-23 08:51\"), or of the job's last part (10m, 2h)\n"
+         "  --rank LIST    only these ranks, such as 0,4-7\n"
+         "  --json         the answer as JSON (docs/reading.md, docs/schema/answer.json)\n"
+         "  --events       every event in full, merged by time\n"
+         "  --folded       stalled microseconds per stack, for flame graph tools and\n"
+         "                 speedscope; --by makes the property the first frame\n"
+         "  --idle         with --folded: microseconds in which GPUs had nothing to do per\n"
+         "                 Python stack and cause, from reports; --by can be rank\n"
+         "  --html FILE    a page with the answer, a timeline and a flame graph, which\n"
+         "                 makes no requests\n"
+         "  --perfetto FILE    a trace for ui.perfetto.dev; --with TRACE adds a trace of\n"
+         "                     PyTorch's profiler on the same clock\n"
+         "  --prometheus FILE  metrics for node_exporter's textfile collector\n\n"
+         "Exit code: 0; 1 if a file cannot be read or written; 2 if the command line is\n"
+         "not valid.\n\n"
+         "Causes of stalls:");
+    gf_helps_print_causes(stdout);
+    puts("\nDamaged lines are skipped and counted. In a native stack, a function has a name\n"
+         "only if its executable or library is unchanged.");
+}
+
+static int refuse(const char *flag, const char *expected)
+{
+    return gf_cli_fail(GF_EXIT_USAGE, "report", "--%s: %s is not %s", flag, optarg, expected);
+}
+
+static int read_by(struct gf_report_flags *ret)
+{
+    for (enum gf_by by = 0; by < GF_BY_COUNT; by++)
+        if (strcmp(optarg, gf_by_names[by]) == 0) {
+            ret->by = by;
+            return GF_EXIT_OK;
+        }
+    return refuse("by", "a property: cause, site, rank, step or thread");
+}
+
+static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
+{
+    if (ret->form != GF_FORM_ANSWER && ret->form != form)
+        return gf_cli_fail(GF_EXIT_USAGE, "report",
+                           "--json, --events and --folded exclude each other");
+    ret->form = form;
+    return GF_EXIT_OK;
+}
+
+static int read_flag(struct gf_report_flags *ret, int code)
+{
+    uint64_t number;
+
+    switch (code) {
+    case FLAG_TOP:
+        if (gf_parse_u64(optarg, &number) || !number || number > TOP_MAX)
+            return refuse("top", "a number from 1 to 100000");
+        ret->top = (unsigned)number;
+        return GF_EXIT_OK;
+    case FLAG_BY:
+        return read_by(ret);
+    case FLAG_SINCE:
+        return gf_job_filter_since(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("since", "a time (08:51, \"2026-11-23 08:51\") or a length (10m)");
+    case FLAG_RANK:
+        return gf_job_filter_ranks(&ret->filter, optarg)
+                   ? GF_EXIT_OK
+                   : refuse("rank", "a list of ranks, such as 0,4-7");
+    case FLAG_JSON:
+        return read_form(ret, GF_FORM_JSON);
+    case FLAG_EVENTS:
+        return read_form(ret, GF_FORM_EVENTS);
+    case FLAG_FOLDED:
+        return read_form(ret, GF_FORM_FOLDED);
+    case FLAG_IDLE:
+        ret->idle = true;
+        return GF_EXIT_OK;
+    case FLAG_HTML:
+    case FLAG_PERFETTO:
+    case FLAG_PROMETHEUS:
+    case FLAG_WITH:
+        ret->files[code - FLAG_HTML] = optarg;
+        return GF_EXIT_OK;
+    default:
+        return GF_EXIT_USAGE;
+    }
+}
+
+static int add_source(struct gf_report_flags *ret, const char *path)
+{
+    const int error = gf_sources_add(&ret->sources, path);
+
+    if (!error)
+        return GF_EXIT_OK;
+    if (error == -EFBIG)
+        return gf_cli_fail(GF_EXIT_FAILED, "report",
+                           "%s has more than %d files; name the folder of the job's logs", path,
+                           GF_SOURCES_MAX);
+    return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot read %s: %s", path, strerror(-error));
+}
+
+/* Whether two of the output files have the same path, so that one would overwrite the other. */
+static bool has_same_file(const struct gf_report_flags *ret)
+{
+    for (size_t i = 0; i < GF_FILES; i++)
+        for (size_t k = 0; k < i; k++)
+            if (ret->files[i] && ret->files[k] && strcmp(ret->files[i], ret->files[k]) == 0)
+                return true;
+    return false;
+}
+
+static int check_files(const struct gf_report_flags *ret)
+{
+    const char *error = NULL;
+
+    if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
+        error = "--with needs --perfetto FILE";
+    else if (ret->idle && ret->form != GF_FORM_FOLDED)
+        error = "--idle needs --folded";
+    else if (ret->idle && ret->by != GF_BY_COUNT && ret->by != GF_BY_RANK)
+        error = "with --idle, --by can only be rank";
+    else if (has_same_file(ret))
+        error = "--html, --perfetto, --prometheus and --with need different files";
+    else if (writes_files(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
+        error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
+    return error ? gf_cli_fail(GF_EXIT_USAGE, "report", "%s", error) : GF_EXIT_OK;
+}
+
+static unsigned default_top(const struct gf_report_flags *given)
+{
+    if (given->form == GF_FORM_JSON)
+        return TOP_JSON;
+    return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
+}
+
+/*
+ * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
+ * `--html log.0 log.1`.
+ */
+static int check_written(const struct gf_report_flags *given, bool has_operands)
+{
+    static const char *const names[] = {"html", "perfetto", "prometheus"};
+
+    for (size_t i = 0; i < GF_FILES_WRITTEN; i++) {
+        if (!given->files[i] || !gf_read_job_takes(given->files[i]))
+            continue;
+        return gf_cli_fail(
+            GF_EXIT_USAGE, "report",
+            has_operands ? "--%s would overwrite %s, which is a log or a report; name the file to "
+                           "write first: --%s FILE PATH..."
+                         : "--%s took %s as the file to write; name both: --%s FILE PATH...",
+            names[i], given->files[i], names[i]);
+    }
+    if (has_operands)
+        return GF_EXIT_OK;
+    return gf_cli_fail(GF_EXIT_USAGE, "report", "no log or report to show: gpufeed report PATH...");
+}
+
+/* Refuses flags that contradict each other, or have no effect. */
+static int check(struct gf_report_flags *ret, unsigned operands)
+{
+    if (!operands)
+        return check_written(ret, false);
+    gf_sources_drop_repeated(&ret->sources);
+    for (size_t i = 0; i < ret->sources.count; i++)
+        ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
+    if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin)
+        return gf_cli_fail(GF_EXIT_USAGE, "report",
+                           "with --events and standard input, --since needs a time instead of a "
+                           "length, because standard input can be read only once");
+    if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT)
+        return gf_cli_fail(GF_EXIT_USAGE, "report", "--by has no effect on --events");
+    return check_files(ret) ?: check_written(ret, true);
+}
+
+/*
+ * Reads argv. Returns GF_EXIT_OK, or another exit code after printing an error. *ret_done is true
+ * if the command ends here, because an error or the help was printed. The caller frees the sources.
+ */
+static int read_flags(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    unsigned operands = 0;
+    int code, result = GF_EXIT_OK;
+    const char *operand = "";
+
+    *ret = (struct gf_report_flags){.by = GF_BY_COUNT};
+    *ret_done = true;
+    while (operand && result == GF_EXIT_OK) {
+        code = gf_flags_next(&reader);
+        if (code == GF_FLAG_HELP) {
+            print_report_help();
+            return GF_EXIT_OK;
+        }
+        if (code == GF_FLAG_NO_VALUE)
+            gf_cli_error("report", "--%s needs a value", reader.flag->name);
+        if (code != GF_FLAG_END) {
+            result = read_flag(ret, code);
+            continue;
+        }
+        operand = gf_flags_operand(&reader);
+        if (operand)
+            result = add_source(ret, operand);
+        operands += operand != NULL;
+    }
+    if (!ret->top)
+        ret->top = default_top(ret);
+    *ret_done = result != GF_EXIT_OK;
+    return *ret_done ? result : check(ret, operands);
+}
 
 /* Replaces a file atomically: writes a new file in the same folder, and renames it. */
 struct gf_out_file {
@@ -139,7 +435,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
 
     gf_answer_make(job, counts, &answer);
     gf_verdict_say(&answer);
-    if (gf_report_flags_write(flags))
+    if (writes_files(flags))
         code = write_files(flags->files, &answer);
     else if (flags->form == GF_FORM_JSON)
         gf_cli_print_json(gf_answer_json(&answer, flags->top, flags->by));
@@ -197,7 +493,7 @@ int gf_cmd_report(int argc, char **argv)
 {
     struct gf_report_flags flags;
     bool done;
-    int code = gf_report_flags_read(argc, argv, &flags, &done);
+    int code = read_flags(argc, argv, &flags, &done);
 
     if (!done && code == GF_EXIT_OK) {
         gf_bus_error_survive();
@@ -206,7 +502,6 @@ int gf_cmd_report(int argc, char **argv)
             code = read_and_show(&flags);
         if (flags.form == GF_FORM_EVENTS && code == GF_EXIT_OK)
             code = gf_event_list_print(&flags.sources, &flags.filter) ? GF_EXIT_OK : GF_EXIT_FAILED;
-        gf_stall_text_end();
         gf_frame_name_end();
     }
     gf_sources_free(&flags.sources);

@@ -1,14 +1,354 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/event_list.h"
 
+#include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/job/event.h"
+#include "tools/job/frame_name.h"
+#include "tools/job/job.h"
 #include "tools/job/job_events.h"
 #include "tools/job/read_job.h"
-#include "tools/report/event_text.h"
+#include "tools/job/scan.h"
 
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
+
+/*
+ * The most bytes of keys in the cache of stack texts. The text of a stack that does not fit is made
+ * again for each event.
+ */
+#define KEPT_BYTES ((size_t)16 << 20)
+
+/* Cache of stack texts: a job has few different stacks. A key is the JSON text of a stack. */
+static struct {
+    struct gf_text_pool keys;
+    char **texts; /* index: the key's number */
+    size_t room;
+} kept;
+
+static void print_text(struct gf_span value)
+{
+    char text[1024];
+
+    gf_span_text(value, text, sizeof(text));
+    fputs(text, stdout);
+}
+
+/*
+ * Prints the event's GPU and nodes, such as ", block on node 0, GPU 1 0000:81:00.0", as far as the
+ * event has these fields.
+ */
+static void print_place(const struct gf_event *event)
+{
+    struct gf_scan scan = gf_scan_begin(event->gpu, '{');
+    struct gf_span key, value, device = {"", 0}, pci = {"", 0};
+
+    if (gf_span_is_number(event->node))
+        printf(", on node %ld", gf_span_int(event->node));
+    if (gf_span_is_number(event->block_node))
+        printf(", block on node %ld", gf_span_int(event->block_node));
+    if (!event->gpu.size || *event->gpu.at != '{')
+        return;
+    while (gf_scan_member(&scan, &key, &value)) {
+        device = gf_span_is(key, "device") ? value : device;
+        pci = gf_span_is(key, "pci") ? value : pci;
+    }
+    printf(", GPU %ld ", gf_span_int(device));
+    print_text(pci);
+}
+
+static void put_python_frame(FILE *out, struct gf_span frame)
+{
+    struct gf_python_text text;
+
+    gf_frame_python(frame, &text);
+    fprintf(out, "    %s:%ld in %s\n", text.file, text.line, text.function);
+}
+
+static void put_frames(FILE *out, const struct gf_event *event)
+{
+    struct gf_scan python = gf_scan_begin(event->python, '['),
+                   native = gf_scan_begin(event->stack, '[');
+    struct gf_span frame;
+    char text[2048];
+
+    while (gf_scan_element(&python, &frame))
+        put_python_frame(out, frame);
+    gf_frame_modules(event->modules);
+    while (gf_scan_element(&native, &frame))
+        if (gf_frame_name_of(frame, true, text, sizeof(text), NULL))
+            fprintf(out, "      %s\n", text);
+}
+
+static char *frames_text(const struct gf_event *event)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = gf_cli_memory(open_memstream(&text, &size));
+
+    put_frames(out, event);
+    return gf_cli_memory(fclose(out) ? NULL : text);
+}
+
+/* Returns the cache's entry for the event's stack; NULL if the cache is full. */
+static char **place_of(const struct gf_event *event)
+{
+    static char key[64 << 10];
+    const struct gf_span parts[] = {event->python, event->stack, event->modules};
+    size_t length = 0;
+    bool is_new;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(parts); i++) {
+        if (length + parts[i].size > sizeof(key))
+            return NULL;
+        if (parts[i].size)
+            memcpy(key + length, parts[i].at, parts[i].size);
+        length += parts[i].size;
+    }
+    if (!length || kept.keys.bytes >= KEPT_BYTES)
+        return NULL;
+    const uint32_t number = gf_text_pool_add(&kept.keys, key, length, &is_new);
+    return GF_POOL_SLOT(kept.texts, number, kept.room);
+}
+
+static void print_frames(const struct gf_event *event)
+{
+    char **place = place_of(event);
+    char *text = place && *place ? *place : frames_text(event);
+
+    fputs(text, stdout);
+    if (place)
+        *place = text;
+    else
+        free(text);
+}
+
+/* Prints a stall's call, cause, node and GPU, Python lines and native frames. */
+static void print_stall_text(const struct gf_event *event)
+{
+    print_text(event->call);
+    if (event->size.size)
+        printf("(%ld)", gf_span_int(event->size));
+    printf(" took %.3f ms: ", (double)gf_span_int(event->us) / 1000);
+    print_text(event->cause);
+    fputs(", ", stdout);
+    print_text(event->evidence);
+    if (event->step.size)
+        printf(", in step %ld", gf_span_int(event->step));
+    fputs(" [", stdout);
+    print_text(event->thread);
+    printf(" %ld", gf_span_int(event->tid));
+    print_place(event);
+    puts("]");
+    print_frames(event);
+}
+
+/* Frees the cache of stack texts. */
+static void free_texts(void)
+{
+    for (size_t i = 0; i < kept.room; i++)
+        free(kept.texts[i]);
+    free(kept.texts);
+    gf_text_pool_free(&kept.keys);
+    kept.texts = NULL;
+    kept.room = 0;
+}
+
+static const char *event_text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? gf_plain_text((char *)(uintptr_t)value) : "";
+}
+
+static int64_t event_number(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+static void print_thread(const json_t *thread)
+{
+    printf("    %s %ld ran %ld ms, waited %ld ms for a CPU (at most %ld ms by the quota), spent "
+           "%ld ms in %ld page faults; %ld pages were read from a disk\n",
+           event_text(thread, "thread"), event_number(thread, "tid"),
+           event_number(thread, "run_ms"), event_number(thread, "delay_ms"),
+           event_number(thread, "throttled_ms"), event_number(thread, "fault_ms"),
+           event_number(thread, "minor_faults"), event_number(thread, "major_faults"));
+}
+
+static void print_threads(const json_t *event)
+{
+    size_t i;
+    json_t *thread;
+
+    printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
+    if (event_number(event, "throttled_ms"))
+        printf(", throttled for %ld ms", event_number(event, "throttled_ms"));
+    puts("");
+    json_array_foreach(json_object_get(event, "threads"), i, thread) print_thread(thread);
+}
+
+static int64_t step_at(const json_t *steps, size_t i)
+{
+    return json_integer_value(json_array_get(steps, i));
+}
+
+/* A mark with the number 0 ends a step and begins none. */
+static void print_steps(const json_t *event)
+{
+    const json_t *steps = json_object_get(event, "steps"),
+                 *times = json_object_get(event, "after_us");
+    const size_t count = json_array_size(steps), last = json_array_size(times);
+    size_t first_step = 0, last_step = count;
+
+    printf("%zu marks in %.3f ms", count,
+           last ? json_number_value(json_array_get(times, last - 1)) / 1000 : 0);
+    while (first_step < count && !step_at(steps, first_step))
+        first_step++;
+    while (last_step > first_step && !step_at(steps, last_step - 1))
+        last_step--;
+    if (first_step < last_step)
+        printf(", from step %ld to %ld", step_at(steps, first_step), step_at(steps, last_step - 1));
+    puts("");
+}
+
+/* Prints each GPU's time in milliseconds by state, and the sums of copies. */
+static void print_activity(const json_t *event)
+{
+    size_t i;
+    json_t *row;
+
+    printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
+    json_array_foreach(json_object_get(event, "gpus"), i, row)
+    {
+        printf(", GPU %ld", event_number(row, "device"));
+        for (size_t k = 0; k < GF_ACTIVITY_STATES; k++) {
+            char key[32];
+            snprintf(key, sizeof(key), "%s_ms", gf_activity_states[k]);
+            if (event_number(row, key))
+                printf(" %s %ld ms", gf_activity_states[k], event_number(row, key));
+        }
+    }
+    puts("");
+    json_array_foreach(json_object_get(event, "copies"), i, row)
+        printf("    %s: %ld copies (%s), %ld bytes in %ld us\n", event_text(row, "direction"),
+               event_number(row, "calls"), event_text(row, "way"), event_number(row, "bytes"),
+               event_number(row, "us"));
+}
+
+static void print_slow_step(const json_t *event)
+{
+    const char *difference = event_text(event, "difference");
+
+    printf("%.1f ms instead of %.1f ms", (double)event_number(event, "us") / 1000,
+           (double)event_number(event, "p50_us") / 1000);
+    if (*difference)
+        printf(", by %s", difference);
+    if (json_is_string(json_object_get(event, "cause")))
+        printf(", GPU idle for %.1f ms: %s", json_number_value(json_object_get(event, "idle_ms")),
+               event_text(event, "cause"));
+    if (json_is_string(json_object_get(event, "stall")))
+        printf(", stalls of %.1f ms: %s", json_number_value(json_object_get(event, "stall_ms")),
+               event_text(event, "stall"));
+    printf(", %ld page faults\n",
+           event_number(event, "minor_faults") + event_number(event, "major_faults"));
+}
+
+static void print_process(const json_t *event)
+{
+    printf("%s", event_text(event, "program"));
+    if (event_number(event, "rank") >= 0)
+        printf(", rank %ld", event_number(event, "rank"));
+    printf(" on %s", event_text(event, "host"));
+    if (*event_text(event, "container"))
+        printf(", container %.12s", event_text(event, "container"));
+    puts("");
+}
+
+/*
+ * Prints the date with its UTC offset before the first event of each day, because a job may run for
+ * days, and a reader may be in another time zone.
+ */
+static void print_day(const struct tm *local)
+{
+    static char day[32];
+    char now[32] = "";
+
+    strftime(now, sizeof(now), "%F, UTC%z", local);
+    if (strcmp(now, day) != 0)
+        puts(now);
+    memcpy(day, now, sizeof(day));
+}
+
+static void print_head(double told, int64_t pid, const char *kind)
+{
+    const double at = told >= 0 && told < 1e12 ? told : 0;
+    const time_t second = (time_t)at;
+    struct tm local;
+    char when[32] = "";
+
+    if (localtime_r(&second, &local)) {
+        print_day(&local);
+        strftime(when, sizeof(when), "%H:%M:%S", &local);
+    }
+    printf("%s.%03d %ld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
+}
+
+static void print_dropped(int64_t count)
+{
+    if (count)
+        printf("  (%ld lines before this line were dropped)\n", count);
+}
+
+static void print_event(const json_t *event)
+{
+    print_head(json_number_value(json_object_get(event, "time")), event_number(event, "pid"),
+               event_text(event, "event"));
+    if (strcmp(event_text(event, "event"), "process") == 0)
+        print_process(event);
+    else if (strcmp(event_text(event, "event"), "threads") == 0)
+        print_threads(event);
+    else if (strcmp(event_text(event, "event"), "steps") == 0)
+        print_steps(event);
+    else if (strcmp(event_text(event, "event"), "slow_step") == 0)
+        print_slow_step(event);
+    else if (strcmp(event_text(event, "event"), "activity") == 0)
+        print_activity(event);
+    else
+        puts(event_text(event, "text"));
+    print_dropped(event_number(event, "dropped"));
+}
+
+/* Prints a stall without building a JSON tree, because nearly all lines are stalls. */
+static void print_stall(const struct gf_event *event)
+{
+    print_head(gf_span_number(event->time), gf_span_int(event->pid), "stall");
+    print_stall_text(event);
+    print_dropped(gf_span_int(event->dropped));
+}
+
+/*
+ * Prints all fields of an event, and the date before the first event of a day. If the line is not an
+ * event, prints nothing and returns false.
+ */
+static bool print_event_line(struct gf_span line)
+{
+    struct gf_event stall;
+
+    if (gf_event_read(line, &stall) && gf_event_is(&stall, "stall")) {
+        print_stall(&stall);
+        return true;
+    }
+    json_t *event = json_loadb(line.at, line.size, 0, NULL);
+    const bool is_event = json_is_object(event);
+
+    if (is_event)
+        print_event(event);
+    json_decref(event);
+    return is_event;
+}
 
 /* Merges several logs by time. Lines of one log stay in their order. */
 
@@ -206,7 +546,7 @@ static bool print_line(struct gf_job *job, const struct gf_merged_line *line, st
         known->events++;
         return true;
     }
-    if (line->is_event && gf_event_print(line->text)) {
+    if (line->is_event && print_event_line(line->text)) {
         known->events++;
         return true;
     }
@@ -245,5 +585,6 @@ bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_f
     failed = !gf_log_merge_end(&merge) || failed;
     gf_job_free(&job);
     free(known);
+    free_texts();
     return !failed;
 }

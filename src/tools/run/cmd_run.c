@@ -11,7 +11,6 @@
 #include "tools/run/init.h"
 #include "tools/run/prebind.h"
 #include "tools/run/preload_path.h"
-#include "tools/run/run_flags.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -301,6 +300,125 @@ static int report_not_run(const char *name, const char *program, int error)
     return error == ENOENT ? GF_EXIT_NOT_FOUND : GF_EXIT_CANNOT_RUN;
 }
 
+/* The flags of `gpufeed run`. Each row of options.def has a flag, which sets the row's variable. */
+struct gf_run_flags {
+    bool help;
+    bool print;
+    bool init;   /* fork, and stay as the program's init */
+    int command; /* index in argv of the program to run; argc if absent */
+};
+
+/*
+ * Values of flags in getopt's table. The flag for row i of options.def has the value FLAG_OPTION +
+ * i.
+ */
+enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_OPTION = 256 };
+
+static const struct option *make_table(void)
+{
+    static char names[GF_OPTION_COUNT][GF_OPTION_FLAG_MAX];
+    static struct option table[GF_OPTION_COUNT + 4];
+    size_t count = 0;
+
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
+        table[count++] =
+            (struct option){gf_option_flag(&gf_option_rows[i], names[i], sizeof(names[i])),
+                            required_argument, NULL, FLAG_OPTION + (int)i};
+    table[count++] = (struct option){"help", no_argument, NULL, GF_FLAG_HELP};
+    table[count++] = (struct option){"init", no_argument, NULL, FLAG_INIT};
+    table[count++] = (struct option){"print", no_argument, NULL, FLAG_PRINT};
+    return table;
+}
+
+static int report_missing_value(const struct option *flag)
+{
+    char allowed[256];
+
+    gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], allowed, sizeof(allowed));
+    return gf_cli_fail(-EINVAL, "run", "--%s needs a value; allowed: %s", flag->name, allowed);
+}
+
+static int set_option(const struct option *flag, const char *value, struct gf_env *env)
+{
+    const struct gf_option_row *row = &gf_option_rows[flag->val - FLAG_OPTION];
+    char mistake[256];
+
+    if (gf_option_check(row, value))
+        return gf_cli_fail(-EINVAL, "run", "--%s=%.80s %s", flag->name, value,
+                           gf_validate_value(row, value, mistake, sizeof(mistake)));
+    gf_env_set(env, row->name, value);
+    return 0;
+}
+
+/*
+ * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables in env. Returns 0,
+ * or -EINVAL after printing one line on standard error.
+ */
+static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret)
+{
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = make_table()};
+    int code;
+
+    *ret = (struct gf_run_flags){0};
+    while ((code = gf_flags_next(&reader)) != GF_FLAG_END) {
+        if (code == GF_FLAG_HELP)
+            ret->help = true;
+        else if (code == FLAG_PRINT)
+            ret->print = true;
+        else if (code == FLAG_INIT)
+            ret->init = true;
+        else if (code == GF_FLAG_NO_VALUE)
+            return report_missing_value(reader.flag);
+        else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg, env))
+            return -EINVAL;
+    }
+    ret->command = reader.at;
+    if (ret->command < argc && strcmp(argv[ret->command], "-") == 0 &&
+        strcmp(argv[ret->command - 1], "--") != 0)
+        return gf_cli_fail(-EINVAL, "run", "- is not a flag; `gpufeed run --help` lists them");
+    return 0;
+}
+
+static void print_option(const struct gf_option_row *row, unsigned width)
+{
+    char flag[GF_OPTION_FLAG_MAX], form[256], about[1024];
+
+    printf("  --%s=%s\n", gf_option_flag(row, flag, sizeof(flag)),
+           gf_option_text_form(row, form, sizeof(form)));
+    snprintf(about, sizeof(about), "%s: %s (default: %s). %s", row->name, row->help,
+             *row->fallback ? row->fallback : "none", row->text);
+    gf_wrap(stdout, "", about, 6, width);
+}
+
+static void print_run_help(void)
+{
+    const unsigned width = gf_wrap_width(stdout);
+    size_t section = 0;
+
+    fputs("Usage: gpufeed run [flags] [--] COMMAND [ARGUMENT...]\n\n", stdout);
+    gf_wrap(stdout, "",
+            "Runs COMMAND with libgpufeed preloaded. If it is certain which GPU COMMAND will use, "
+            "`gpufeed run` binds the process before COMMAND starts. Each flag below names the "
+            "environment variable that it sets; setting the variable has the same effect.",
+            0, width);
+    fputs("\n  --print\n      show what `gpufeed run` would do, without running COMMAND\n"
+          "  --init\n      stay as a container's init: forward signals to COMMAND, reap orphans\n"
+          "  -h, --help\n      show this help\n",
+          stdout);
+    for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
+        if (section < gf_option_section_count && gf_option_sections[section].first == i)
+            printf("\n%s\n", gf_option_sections[section++].title);
+        print_option(&gf_option_rows[i], width);
+    }
+    putchar('\n');
+    gf_wrap(
+        stdout, "",
+        "Exit code: the exit code of COMMAND; 2 if a flag is not valid, 126 if COMMAND cannot be "
+        "run, 127 if COMMAND is not found, 1 if the library is not found. If GPUFEED_VERBOSE is "
+        "not set, `gpufeed run` sets it to 1.",
+        0, width);
+}
+
 int gf_cmd_run(int argc, char **argv)
 {
     struct gf_env env;
@@ -310,10 +428,10 @@ int gf_cmd_run(int argc, char **argv)
     struct sigaction bus_error;
 
     gf_env_copy(environ, &env);
-    if (gf_run_flags_read(argc, argv, &env, &flags))
+    if (read_flags(argc, argv, &env, &flags))
         return GF_EXIT_USAGE;
     if (flags.help) {
-        gf_run_flags_help(stdout);
+        print_run_help();
         return GF_EXIT_OK;
     }
     if (flags.command == argc)
