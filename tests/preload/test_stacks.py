@@ -143,6 +143,13 @@ def test_frames_of_all_interpreters(started, python):
     assert entered[:3] == ["<string>:2 in inside", "<string>:3 in <module>", "<string>:10 in enter"], text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+def test_frames_after_chroot(started, tmp_path):
+    one = started("/usr/bin/python3", "-c", f"import os, time\nos.chroot({str(tmp_path)!r})\ndef inside():\n print('ready', flush=True)\n time.sleep(100)\ninside()")
+    _, lines = threads(until(one.pid, "waiting in .*\n *<string>:5 in inside"))[0]
+    assert lines[:2] == ["<string>:5 in inside", "<string>:6 in <module>"], lines
+
+
 def test_a_deep_stack_says_that_frames_are_missing(started):
     one = started("/usr/bin/python3", "-c", DEEP)
     _, lines = threads(until(one.pid, "waiting in .*\n *<string>:6 in deep"))[0]

@@ -6,6 +6,7 @@
 #include "base/path.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 FILE *gf_maps_open(pid_t pid)
 {
@@ -27,10 +28,9 @@ static bool parse(struct gf_maps_line *line)
         return false;
     line->executable = p[3] == 'x';
     line->offset = strtoul(p + 5, &p, 16);
-    for (int field = 0; field < 2; field++) { /* device and inode */
-        p += strspn(p, " ");
-        p += strcspn(p, " ");
-    }
+    p += strspn(p, " ");
+    p += strcspn(p, " "); /* device */
+    line->inode = strtoul(p, &p, 10);
     line->path = p + strspn(p, " ");
     return true;
 }
@@ -51,8 +51,19 @@ bool gf_maps_next(FILE *maps, struct gf_maps_line *ret)
     return false;
 }
 
+void gf_maps_file(pid_t pid, const char *path, ino_t inode, char *ret, size_t size)
+{
+    struct stat status;
+    const int root = snprintf(ret, size, "/proc/%d/root", pid);
+
+    snprintf(ret + root, size - (size_t)root, "%s", path);
+    if (stat(ret, &status) != 0 && stat(ret + root, &status) == 0 && status.st_ino == inode)
+        memmove(ret, ret + root, strlen(ret + root) + 1);
+}
+
 struct object {
     uintptr_t start, end, offset; /* addresses and file offset of one mapping */
+    ino_t inode;
     char path[512];
     bool opened; /* true: an attempt to open the file was made */
     struct gf_elf_view view;
@@ -79,7 +90,8 @@ static bool add_object(struct gf_objects *objects, const struct gf_maps_line *li
         return false;
     objects->list = more;
     more += objects->count++;
-    *more = (struct object){.start = line->start, .end = line->end, .offset = line->offset};
+    *more = (struct object){
+        .start = line->start, .end = line->end, .offset = line->offset, .inode = line->inode};
     snprintf(more->path, sizeof(more->path), "%s", line->path);
     return true;
 }
@@ -114,13 +126,12 @@ void gf_objects_free(struct gf_objects *objects)
     free(objects);
 }
 
-/* Opens the file through the process's root, because the process may be in a container. */
 static void open_object(const struct gf_objects *objects, struct object *object)
 {
     char path[64 + sizeof(object->path)];
 
     object->opened = true;
-    snprintf(path, sizeof(path), "/proc/%d/root%s", objects->pid, object->path);
+    gf_maps_file(objects->pid, object->path, object->inode, path, sizeof(path));
     if (object->path[0] != '/' || gf_elf_view_open(path, &object->view) != 0)
         object->view = (struct gf_elf_view){0};
     else if (!gf_elf_view_symbols(&object->view, &object->symbols))

@@ -10,6 +10,7 @@
 struct gf_maps_line {
     uintptr_t start, end, offset;
     bool executable;
+    ino_t inode;
     const char *path; /* within the line; "" if the mapping has no name */
     char text[4096 + 128];
 };
@@ -25,6 +26,12 @@ FILE *gf_maps_open(pid_t pid);
  * if no line is left.
  */
 bool gf_maps_next(FILE *maps, struct gf_maps_line *ret);
+
+/*
+ * Writes a path by which this process can open the file of a mapping. In a container, the mapping
+ * has the path below the process's root; after chroot, the path below this process's root.
+ */
+void gf_maps_file(pid_t pid, const char *path, ino_t inode, char *ret, size_t size);
 
 /* The objects that a process has mapped, and the functions in them, from their symbol tables. */
 

@@ -66,7 +66,7 @@ static bool find_interpreter(pid_t pid, struct interpreter *ret, char *version, 
         /* A program that is linked with libpython has the interpreter in the library. */
         if (found && !strstr(line.path, "/libpython"))
             continue;
-        snprintf(ret->path, sizeof(ret->path), "/proc/%d/root%s", pid, line.path);
+        gf_maps_file(pid, line.path, line.inode, ret->path, sizeof(ret->path));
         ret->start = line.start;
         found = true;
     }
