@@ -38,7 +38,9 @@ static void print_verbs(FILE *out)
           out);
     for (size_t i = 0; i < GF_ARRAY_LEN(verbs); i++)
         fprintf(out, "  %-14s%s\n", verbs[i].name, verbs[i].brief);
-    fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n", out);
+    fputs("\n`gpufeed help VERB` shows a verb's flags; gpufeed(1) is the manual.\n\n"
+          "Exit code: that of the verb, whose help names it; 2 if no verb has this name.\n",
+          out);
 }
 
 /* Returns NULL if the name is no verb, after it has suggested the closest one. */

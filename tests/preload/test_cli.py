@@ -406,7 +406,7 @@ def test_a_full_disk_is_an_error_that_is_said(layout, run, tmp_path, words):
     assert (result.returncode, result.stderr) == (2 if "doctor" in words else 1, "gpufeed: cannot write to standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("verb", ["run", "report", "compare", "top", "stacks", "topo", "doctor", "preload-path"])
+@pytest.mark.parametrize("verb", ["run", "report", "compare", "top", "stacks", "topo", "doctor", "preload-path", "help"])
 def test_help_fits_a_terminal_and_names_the_exit_codes(gpufeed, verb):
     text = gpufeed(verb, "--help").stdout
     assert max(map(len, text.splitlines())) <= 80
