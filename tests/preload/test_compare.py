@@ -336,7 +336,8 @@ def test_what_grew_by_cause_and_line(compare, tmp_path):
     base = write_runs(tmp_path / "base", [1000] * 6, **idle(4, data=0.5, sleep=0.25, gc=0.125, lock=0.1))
     slow = write_runs(tmp_path / "slow", [1000] * 7, processes=2, **idle(9, gc=0.5, data=0.125, fault=0.0625, lock=0.05))
     rows = [re.split(r" {2,}", row.strip()) for row in compare(base, slow).stdout.splitlines()]
-    at = rows.index(["GPU without work", "25.0 %", "25.0 %", "+0.0 points"])
+    at = rows.index(["GPU without work", "25.0 %", "25.0 %", "+0.0 points"]) + 1
+    assert rows[at] == ["in a mean step", "250 us", "250 us", "+0 us"]
     assert rows[at + 1:at + 8] == [
         ["by gc", "125.00 ms", "1.00 s", "+875.00 ms"], ["at train.py:9 in step"],
         ["by data", "500.00 ms", "250.00 ms", "-250.00 ms"], ["at train.py:4 in step"],

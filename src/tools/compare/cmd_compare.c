@@ -158,9 +158,13 @@ static void print_causes(FILE *out, const struct gf_figures from[2], enum gf_fig
     }
 }
 
-/* Prints the share of the time in which the GPUs had nothing to do. */
+/*
+ * Prints the share of the time in which the GPUs had nothing to do, and this share of a mean step: if
+ * steps are shorter, the share may rise although the GPUs wait less in each step.
+ */
 static void print_gpus(FILE *out, const struct gf_figures figures[2], const double runs[2])
 {
+    struct gf_figures_row steps[2] = {{.seconds = 0}};
     char texts[2][32], change[32];
     double shares[2];
 
@@ -169,9 +173,13 @@ static void print_gpus(FILE *out, const struct gf_figures figures[2], const doub
     for (size_t i = 0; i < 2; i++) {
         shares[i] = 100 * figures[i].gpu_empty_s / figures[i].gpu_s;
         snprintf(texts[i], sizeof(texts[i]), "%.1f %%", shares[i]);
+        if (figures[i].steps > 0)
+            steps[i].seconds = shares[i] / 100 * figures[i].steps_s / figures[i].steps;
     }
     snprintf(change, sizeof(change), "%+.1f points", shares[1] - shares[0]);
     print_row(out, "GPU without work", texts[0], texts[1], change);
+    if (figures[0].steps > 0 && figures[1].steps > 0)
+        print_row_of_cause(out, "  in a mean step", steps, (const double[]){1, 1});
     print_causes(out, figures, GF_OF_IDLE, runs);
 }
 
