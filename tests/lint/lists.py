@@ -8,6 +8,7 @@
   because they start no thread that shares such words.
 - docs/concurrency.md lists each mutex, and both it and docs/safety.md list each named thread.
 - docs/environment.md lists each environment variable of other tools that src names.
+- docs/top.md and docs/compare.md list the fields of --json, and docs/python.md the functions of the module and of gpufeed.h.
 - docs/architecture.md says which private copies of libraries each PRODUCT links."""
 import fnmatch
 import pathlib
@@ -119,6 +120,29 @@ def check_orders(root, document):
     yield from (f"docs/concurrency.md: {name} orders no memory accesses" for name in sorted(named - ordering) if name not in EXAMPLES)
 
 
+def check_outputs(root):
+    for page, file in {"top": "src/tools/top/cmd_top.c", "compare": "src/tools/compare/cmd_compare.c"}.items():
+        calls_of = re.findall(r"\bjson_pack\((.*?)\);", (root / file).read_text(encoding="utf-8"), re.S)
+        packed = set(re.findall(r'"([a-z_]+)"', "\n".join(calls_of)))
+        document = (root / f"docs/{page}.md").read_text(encoding="utf-8")
+        table = [row for row in rows(document[document.index("\n| field |"):]) if row[0].startswith("`")]
+        first = set(re.findall(r"`(\w+)`", " ".join(row[0] for row in table)))
+        named = set(re.findall(r"`(\w+)`", document))
+        yield from (f"docs/{page}.md does not list the field {name}" for name in sorted(packed - named))
+        yield from (f"docs/{page}.md: --json has no field {name}" for name in sorted(first - packed))
+
+
+def check_functions(root):
+    table = rows((root / "docs/python.md").read_text(encoding="utf-8"))
+    listed = re.findall(r"`(\w+)\(", " ".join(row[0] for row in table)), re.findall(r"`(gpufeed_\w+)`", str(table))
+    module = (root / "python/gpufeed/__init__.py").read_text(encoding="utf-8")
+    exported = re.findall(r'"([a-z]\w*)"', re.search(r"__all__ = \[(.*?)\]", module, re.S)[1])
+    header = re.findall(r"^static inline .*\b(gpufeed_\w+)\(", (root / "include/gpufeed.h").read_text(encoding="utf-8"), re.M)
+    for names, known in zip((exported, header), listed):
+        yield from (f"docs/python.md does not list {name}" for name in sorted(set(names) - set(known)))
+        yield from (f"docs/python.md: there is no {name}" for name in sorted(set(known) - set(names)))
+
+
 def check_links(products, document):
     table = {row[1].strip("`"): row[2] for row in rows(section(document, "## Three products, two runtime contexts"))}
     for path in products:
@@ -138,7 +162,8 @@ def main():
     concurrency, safety, architecture, environment = (
         (root / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("concurrency", "safety", "architecture", "environment"))
     bad = [*calls.check(root), *calls.check_writes(root), *check_orders(root, concurrency), *check_forks(code, concurrency), *check_exits(code, concurrency), *check_locks(code, concurrency),
-           *check_threads(code, concurrency, safety), *check_variables(root, environment), *check_links(products, architecture)]
+           *check_threads(code, concurrency, safety), *check_variables(root, environment), *check_outputs(root),
+           *check_functions(root), *check_links(products, architecture)]
     print("\n".join(bad) or "ok")
     return bool(bad)
 
