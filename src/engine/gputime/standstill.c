@@ -135,6 +135,7 @@ static void check(uint64_t now)
 static void see_progress(uint64_t now)
 {
     stand.progress_ns = now;
+    stand.at.line = 0;
     stand.still = stand.others = 0;
     stand.second_ns = now;
     end(now);
@@ -151,8 +152,10 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
     }
     if (is_still(cause, at)) {
         stand.still++;
+        /* Of a thread that polls, the frames cannot always be read. */
+        if (at->line || cause != stand.cause)
+            stand.at = *at;
         stand.cause = cause;
-        stand.at = *at;
     } else {
         stand.others++;
     }
