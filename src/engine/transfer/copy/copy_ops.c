@@ -226,9 +226,11 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
         return false;
     }
     *ret_result = staged.result;
+    if (staged.alone)
+        gf_copy_stats_rest(kind.direction, staged.alone);
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
-    else if (staged.result == CUDA_SUCCESS && !met_driver && !staged.unrated &&
+    else if (staged.result == CUDA_SUCCESS && !met_driver && !staged.alone &&
              gf_admission_is_automatic())
         rate_staged(kind, call->bytes, &staged, under_way);
     gf_hold_end(&staged.hold);

@@ -47,7 +47,7 @@ struct gf_stage_result {
      * the driver's call.
      */
     struct gf_hold hold;
-    bool unrated;  /* the caller copied a part alone, so the copy's duration is not compared */
+    size_t alone; /* bytes that the caller copied alone; then the copy's duration is not compared */
     CUstream rest; /* the ring's stream, if DMAs were issued on it, else NULL */
 };
 

@@ -94,9 +94,7 @@ static bool goes_alone(const struct gf_pipeline *pipeline, uint64_t chunk,
 {
     if (chunk >= pipeline->plan.chunks || (chunk == 0 && !pipeline->guarded))
         return false;
-    gf_copy_stats_rest(pipeline->to_host ? gf_direction_d2h : gf_direction_h2d,
-                       pipeline->bytes - gf_plan_chunk_offset(&pipeline->plan, chunk));
-    ret->unrated = true;
+    ret->alone = pipeline->bytes - gf_plan_chunk_offset(&pipeline->plan, chunk);
     return true;
 }
 
