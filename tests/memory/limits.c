@@ -8,6 +8,7 @@
  *   stacks               threads with small stacks until the kernel refuses one; each allocates
  *   turns                exhausts the limit with blocks of one size, frees all, and again with another size
  *   grow                 realloc until the kernel refuses
+ *   holes                frees every other block of many: the process has few mappings, and the holes serve other sizes
  *   raise                exhausts the limit, raises it, and allocates more
  *   move, data_move      realloc of a block that cannot grow in place, from 40 % to 60 % of the limit, and back to little
  *
@@ -193,6 +194,36 @@ static void move(size_t limit)
     free(moved ? moved : block);
 }
 
+static int mappings(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (file && fgets(line, sizeof line, file))
+        count++;
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void holes(void)
+{
+    enum { count = 5000 };
+    static char *blocks[count];
+    for (int i = 0; i < count; i++)
+        blocks[i] = touched(20000);
+    for (int i = 0; i < count; i += 2)
+        free(blocks[i]);
+    say("few mappings", mappings() < 2000);
+    int found = 0;
+    for (int i = 0; i < count; i += 2)
+        found += (blocks[i] = malloc(25000)) != NULL;
+    say("other sizes", found == count / 2);
+    for (int i = 0; i < count; i++)
+        free(blocks[i]);
+    say("mappings at the end", mappings() < 2000);
+}
+
 static void raise_limit(size_t limit, const char *when)
 {
     exhaust(MIB);
@@ -232,6 +263,8 @@ int main(int argc, char **argv)
         grow(limit);
     else if (strcmp(kind, "move") == 0)
         move(limit);
+    else if (strcmp(kind, "holes") == 0)
+        holes();
     else if (strcmp(kind, "raise") == 0)
         raise_limit(limit, when);
     else

@@ -9,7 +9,8 @@ C_ROWS = [(kind, mib, when) for kind in ("parts", "turns") for mib in LIMITS for
          [("first", mib, when) for mib in (200, 1000) for when in ("setrlimit", "inherited")] + \
          [("data_parts", 300, "setrlimit"), ("data_first", 300, "setrlimit"), ("data_turns", 300, "setrlimit"),
           ("grow", 300, "setrlimit"), ("raise", 200, "setrlimit"), ("raise", 200, "other"),
-          ("move", 300, "setrlimit"), ("move", 1000, "inherited"), ("data_move", 300, "setrlimit"), ("stacks", 60, "setrlimit")]
+          ("move", 300, "setrlimit"), ("move", 1000, "inherited"), ("data_move", 300, "setrlimit"),
+          ("stacks", 60, "setrlimit"), ("holes", 600, "setrlimit"), ("holes", 600, "inherited")]
 STEPS = ["big", "small", "threads", "small_stacks", "fork", "load", "full", "file", "child", "numpy"]
 
 

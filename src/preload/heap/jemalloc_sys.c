@@ -20,6 +20,8 @@ void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *co
 
 _Atomic bool gf_heap_untried = true;
 
+bool __wrap_je_extent_dalloc_mmap(void *address, size_t size);
+
 static _Atomic bool started;
 /*
  * True while monitors do not see this thread's calls: while it creates a mapping for jemalloc, which may
@@ -193,6 +195,17 @@ int gf_heap_munmap(void *address, size_t size)
         gf_mappings_add((uintptr_t)address, size);
     gf_slowpath_end(&mark, gf_slowpath_unmap, size);
     return result;
+}
+
+/*
+ * jemalloc calls this function to unmap an extent. If it returns true, jemalloc purges the extent and
+ * keeps its addresses. jemalloc itself ignores, and prints, that the kernel refuses to split a mapping.
+ */
+bool __wrap_je_extent_dalloc_mmap(void *address, size_t size)
+{
+    return __atomic_load_n(&je_opt_retain, __ATOMIC_RELAXED) ||
+           gf_mappings_crowded_by_hole((uintptr_t)address, size) ||
+           gf_heap_munmap(address, size) != 0;
 }
 
 /*

@@ -184,6 +184,16 @@ void gf_mappings_remove(uintptr_t start, size_t size)
     unlock_mappings();
 }
 
+bool gf_mappings_crowded_by_hole(uintptr_t start, size_t size)
+{
+    lock_mappings();
+    const struct gf_range *const range = &ranges.at[first_range_reaching(&ranges, start + 1)];
+    const bool crowded = ranges.count >= GF_RANGES_MAX / 2 && range < &ranges.at[ranges.count] &&
+                         range->start < start && range_end(range) > start + size;
+    unlock_mappings();
+    return crowded;
+}
+
 uint64_t gf_mappings_bytes(void)
 {
     return gf_load_relaxed(&bytes);

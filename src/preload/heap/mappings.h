@@ -65,6 +65,12 @@ void gf_mappings_add(uintptr_t start, size_t size);
  */
 void gf_mappings_remove(uintptr_t start, size_t size);
 
+/*
+ * Whether the process would have too many mappings if this range were unmapped: it splits one, and half
+ * of the table is full. The kernel allows 65530, which the program needs, too.
+ */
+bool gf_mappings_crowded_by_hole(uintptr_t start, size_t size);
+
 /* Gives a new mapping the policy that gf_mappings_set_node has set. May change errno. */
 void gf_mappings_apply_policy(void *start, size_t size);
 /* Gives a mapping for which the program may have set a policy the one that a new mapping has. */
