@@ -2,6 +2,7 @@
 """`gpufeed stacks` stops the threads of a process. Nothing may leave them stopped: a thread that does not stop, a full
 pipe, a signal, or a file that cannot be read."""
 
+import functools
 import os
 import pathlib
 import re
@@ -387,15 +388,17 @@ while True""")
 
 
 @needs_root
-def test_mappings_that_cannot_be_read(other):
+@pytest.mark.parametrize("user", ["other", "own"])
+def test_mappings_that_cannot_be_read(other, user):
     """While a call changes mappings, /proc/PID/maps cannot be read. `top`, and `stacks JOB`, read that of each process."""
     (other.folder / "mount").mkdir()
     (other.folder / "mount").chmod(0o777)
     words = ["unshare", "-Urm", sys.executable, "-c", CHANGES_MAPPINGS, "mount", "/etc/passwd", "/etc/passwd"]
-    with other.start(words, stdout=subprocess.PIPE, start_new_session=True) as one:
+    start = other.start if user == "other" else functools.partial(subprocess.Popen, cwd=other.folder)
+    with start(words, stdout=subprocess.PIPE, start_new_session=True) as one:
         try:
             if one.stdout.readline() != b"ready\n":
-                pytest.skip("another user cannot mount a FUSE file system here")
+                pytest.skip("a user cannot mount a FUSE file system here")
             time.sleep(0.4)
             for words in ["top", "-n1"], ["top", "-n1", one.pid], ["stacks", "no-job"]:
                 subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=20, check=False)

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -435,42 +436,66 @@ static uid_t user_of(pid_t pid)
     return stat(path, &found) ? (uid_t)-1 : found.st_uid;
 }
 
-#define CHECK_MS 500
-#define STUCK_MOST 8 /* then no more processes of other users are checked */
+#define CHECK_MS 500      /* of another user's process */
+#define CHECK_OWN_MS 4000 /* a busy machine must not hide a process of this user */
+#define STUCK_MOST 8      /* then no more processes of other users are checked */
 static unsigned stuck_count;
+static int checker = -1; /* a socket of a child that checks processes */
+static pid_t checker_pid;
+
+static void run_checker(int end)
+{
+    pid_t pid;
+
+    begin_child(end);
+    while (recv(end, &pid, sizeof(pid), 0) == sizeof(pid)) {
+        const int error = check_here(pid);
+        send(end, &error, sizeof(error), MSG_NOSIGNAL);
+    }
+    _exit(0);
+}
+
+static bool start_checker(void)
+{
+    int ends[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return false;
+    fflush(stdout);
+    checker_pid = fork();
+    if (checker_pid == 0) {
+        close(ends[0]);
+        run_checker(ends[1]);
+    }
+    close(ends[1]);
+    checker = ends[0];
+    return true;
+}
 
 /*
  * The kernel does not list mappings during a call of the process that changes them, which may wait for
- * a FUSE file system. So the child reads those of another user's process.
+ * a FUSE file system. So a child reads them, which is replaced if it hangs.
  */
-static int check_apart(pid_t pid)
-{
-    struct pollfd poller = {.events = POLLIN};
-    int ends[2], status = ETIMEDOUT << 8, got;
-
-    if (stuck_count == STUCK_MOST || pipe2(ends, O_CLOEXEC))
-        return -EACCES;
-    const pid_t child = fork();
-    if (child == 0) {
-        begin_child(ends[1]);
-        _exit(-check_here(pid));
-    }
-    close(ends[1]);
-    poller.fd = ends[0];
-    while ((got = poll(&poller, 1, CHECK_MS)) < 0 && errno == EINTR)
-        ;
-    close(ends[0]);
-    stuck_count += !got;
-    if (child > 0 && !got)
-        kill(child, SIGKILL);
-    else if (child > 0)
-        waitpid(child, &status, 0);
-    return WIFEXITED(status) ? -WEXITSTATUS(status) : -ETIMEDOUT;
-}
-
 int gf_snapshot_check(pid_t pid)
 {
-    return geteuid() || !user_of(pid) ? check_here(pid) : check_apart(pid);
+    const bool is_other = user_of(pid) != geteuid();
+    struct pollfd poller = {.events = POLLIN};
+    int error, got = -1;
+
+    if ((is_other && stuck_count == STUCK_MOST) || (checker < 0 && !start_checker()))
+        return -EACCES;
+    poller.fd = checker;
+    if (send(checker, &pid, sizeof(pid), MSG_NOSIGNAL) == sizeof(pid))
+        while ((got = poll(&poller, 1, is_other ? CHECK_MS : CHECK_OWN_MS)) < 0 && errno == EINTR)
+            ;
+    if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
+        return error;
+    stuck_count += is_other && !got;
+    if (checker_pid > 0)
+        kill(checker_pid, SIGKILL);
+    close(checker);
+    checker = -1;
+    return -ETIMEDOUT;
 }
 
 /*
