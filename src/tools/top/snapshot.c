@@ -491,7 +491,7 @@ int gf_snapshot_check(pid_t pid)
     if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
         return error;
     stuck_count += is_other && !got;
-    if (checker_pid > 0)
+    if (!got) /* it has the socket open, so it has not ended */
         kill(checker_pid, SIGKILL);
     close(checker);
     checker = -1;
