@@ -324,11 +324,6 @@ static void print_gpu(FILE *out, const struct gf_answer *answer)
     }
 }
 
-static struct gf_tally second_tally(const struct gf_answer *answer, enum gf_by by)
-{
-    return gf_tally(answer->job, by, by == GF_BY_CAUSE ? GF_BY_SITE : GF_BY_CAUSE);
-}
-
 /* Prints the table that --by selects. */
 static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
@@ -341,7 +336,7 @@ static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, en
     if (by == GF_BY_CAUSE) { /* answer->causes also has stalls of processes without a log */
         print_table(out, answer, &answer->causes, top);
     } else {
-        tally = second_tally(answer, by);
+        tally = gf_tally(answer->job, by, GF_BY_CAUSE);
         print_table(out, answer, &tally, top);
     }
     if (by != GF_BY_CAUSE && answer->processes && !gf_job_has_log(answer->job))

@@ -3,8 +3,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
-#include "tools/compare/arm.h"
-#include "tools/compare/folder.h"
+#include "tools/compare/figures.h"
 #include "tools/compare/one_run.h"
 #include "tools/compare/trial.h"
 

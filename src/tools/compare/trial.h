@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/base.h"
-#include "tools/compare/arm.h"
 #include "tools/compare/figures.h"
 #include "tools/compare/one_run.h"
 

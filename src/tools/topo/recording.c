@@ -143,15 +143,15 @@ static int record_idle_states(const char *folder)
 
 static int record_devices(const char *folder)
 {
-    const int error = for_each(folder, DEVICES, record_device);
-    return error ? error : record_idle_states(folder);
+    return for_each(folder, DEVICES, record_device);
 }
 
 int gf_recording_write(const char *folder)
 {
     /* gf_record_machine creates the folder, so it is called first. */
     static int (*const parts[])(const char *folder) = {
-        gf_record_machine, gf_visible_gpus_record, record_settings, record_devices, record_clocks,
+        gf_record_machine, gf_visible_gpus_record, record_settings,
+        record_devices,    record_idle_states,     record_clocks,
     };
     int error = 0;
 
