@@ -186,18 +186,26 @@ static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64
     return at + (*at == '/') == end && (!is_object || device || sets == all_sets);
 }
 
+/* hwloc's time grows with the square. A machine with 1024 CPUs has about 6000 objects. */
+#define OBJECTS_MOST 16384
+
 /*
- * Whether all attributes are well-formed, each object has each of hwloc's sets once, and no number
- * is above `most`. The text need not be valid XML. May be called on any thread.
+ * Whether all attributes are well-formed, each object has each of hwloc's sets once, no number is
+ * above `most`, and the objects are not too many. The text need not be valid XML. May be called on
+ * any thread.
  */
 static bool gf_topology_xml_is_sound(const char *text, uint64_t most)
 {
+    unsigned objects = 0;
+
     for (const char *tag = text; (tag = strchr(tag, '<')); tag++) {
         const size_t length = strspn(tag + 1, NAME_LETTERS "0123456789");
         const char *end = strchr(tag, '>');
         if (length == 0)
             continue; /* a tag such as "<?xml", "<!DOCTYPE" or "</object>" */
-        if (!end || !is_tag_sound(tag + 1 + length, end, is_text(tag + 1, length, "object"), most))
+        const bool is_object = is_text(tag + 1, length, "object");
+        objects += is_object;
+        if (!end || objects > OBJECTS_MOST || !is_tag_sound(tag + 1 + length, end, is_object, most))
             return false;
     }
     return true;

@@ -224,3 +224,13 @@ def test_a_machine_with_many_nodes(machine):
             break
     done = bounded("topo", "--machine", machine)
     assert done.returncode == 0 and "the nearest CPUs that it may use are on node 699" in done.stdout, done.stdout[-2000:]
+
+
+def test_a_topology_with_many_objects(run, tmp_path):
+    """All are the same CPU."""
+    run(COMMAND, "topo", "--record", tmp_path / "here", preload=False)
+    xml = (tmp_path / "here/topology.xml").read_text()
+    one = re.search('<object type="PU"[^>/]*', xml)[0]
+    (tmp_path / "here/topology.xml").write_text(xml.replace(one, 20000 * f"{one}/>" + one, 1))
+    done = bounded("topo", "--machine", tmp_path / "here")
+    assert done.returncode == 1 and "Invalid argument" in done.stderr, done
