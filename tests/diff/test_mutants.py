@@ -39,6 +39,12 @@ def differs(run, mutant, *command, **environment):
     return outcome(run, mutant, *command, **environment) != natively(run, *command)
 
 
+def as_installed(notices):
+    """Marks a check whose program a test of its own (test_rules, test_mapped) runs in the same way with the installed engine."""
+    notices.as_installed = True
+    return notices
+
+
 def random_program(run, mutant, more=(), **environment):
     ways = [{**TIGHT, **environment}, {**TIGHT, "GPUFEED_STAGE_RING": 64 << 20, **environment}]
     return any(differs(run, mutant, APPS / "diff", "--seed", seed, *ARGUMENTS, *more, **way)
@@ -67,7 +73,7 @@ def often(*command, **environment):
 def raced(mode, rounds, delay):
     """Captures begin within a copy only by chance, so the program runs many rounds."""
     once = program("races", mode, str(rounds), GPUFEED_STAGE_MIN=65536, SIM_DELAY=delay, KIT_ALARM=90)
-    return lambda run, mutant: any(once(run, mutant) for _ in range(1 if mutant == "none" else 5))
+    return as_installed(lambda run, mutant: any(once(run, mutant) for _ in range(5)))
 
 
 def helpers_stopped(run, mutant):
@@ -108,8 +114,8 @@ def mapped(what, *more):
                 pytest.skip(f"{folder} is on no disk")
             plain = run(APPS / "mapped", what, folder, *more, sim=True, preload=False)
             return any(outcome(run, mutant, APPS / "mapped", what, folder, *more, **STAGED) !=
-                       (plain.returncode, plain.stdout) for _ in range(1 if mutant == "none" else TIMES))
-    return notices
+                       (plain.returncode, plain.stdout) for _ in range(TIMES))
+    return as_installed(notices)
 
 
 @functools.cache
@@ -120,7 +126,7 @@ def loads(what):
             command = [APPS / "loads", what, folder, LIBRARY]
             plain = run(*command, sim=True, preload=False)
             return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
-    return notices
+    return as_installed(notices)
 
 
 @functools.cache
@@ -131,7 +137,7 @@ def filereads(what):
             command = [APPS / "filereads", what, folder, *LIBRARIES]
             plain = run(*command, sim=True, preload=False)
             return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
-    return notices
+    return as_installed(notices)
 
 
 @functools.cache
@@ -176,27 +182,27 @@ MUTANTS = {
     "takes_ring_first": says("full", "hang", "released-d2h-h2d", GPUFEED_STAGE_RING=4 << 20),
     "holds_a_lock": program("hang", "released-h2d-h2d"),
     "needs_helpers": helpers_stopped,
-    "waits_through_errors": program("rules", "fault-ahead"),
+    "waits_through_errors": as_installed(program("rules", "fault-ahead")),
     "ignores_captures": program("captures", "local", "300", GPUFEED_STAGE_MIN=65536),
     "stays_strict": program("captures", "global", "300", GPUFEED_STAGE_MIN=65536),
     "issues_into_captures": raced("joined", 8, "cuMemcpyHtoDAsync_v2:3000"),
     "stays_on_legacy": raced("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),
     "ignores_barriers": program("rules", "write-barrier", GPUFEED_STAGE_MIN=65536, KIT_ALARM=40),
-    "helpers_take_signals": program("rules", "signals"),
+    "helpers_take_signals": as_installed(program("rules", "signals")),
     "touches_blindly": fault_elsewhere,
     "is_inherited": fewer_mappings,
     "checks_no_range": random_program,
     "crosses_allocations": random_program,
-    "maps_private": program("rules", "shared-with-children"),
-    "leaves_old_bytes": program("rules", "zero-again"),
-    "leaves_old_buffers": program("buffers", "zero", KIT_ALARM=60),
-    "reuses_inherited": program("buffers", "inherited", KIT_ALARM=60),
-    "shows_freed_blocks": program("buffers", "hidden", KIT_ALARM=60),
-    "hides_live_blocks": often("buffers", "forks", KIT_ALARM=60),
-    "judges_by_size": program("buffers", "beside", KIT_ALARM=60),
+    "maps_private": as_installed(program("rules", "shared-with-children")),
+    "leaves_old_bytes": as_installed(program("rules", "zero-again")),
+    "leaves_old_buffers": as_installed(program("buffers", "zero", KIT_ALARM=60)),
+    "reuses_inherited": as_installed(program("buffers", "inherited", KIT_ALARM=60)),
+    "shows_freed_blocks": as_installed(program("buffers", "hidden", KIT_ALARM=60)),
+    "hides_live_blocks": as_installed(often("buffers", "forks", KIT_ALARM=60)),
+    "judges_by_size": as_installed(program("buffers", "beside", KIT_ALARM=60)),
     "reuses_busy_buffers": random_program,
-    "registers_half": program("rules", "wrong-ways"),
-    "lets_unregister": program("rules", "wrong-ways"),
+    "registers_half": as_installed(program("rules", "wrong-ways")),
+    "lets_unregister": as_installed(program("rules", "wrong-ways")),
     "drops_pages_ahead": mapped("written"),
     "copies_pages_ahead": mapped("overwritten"),
     "reads_by_touching": mapped("truncated", "catch"),
@@ -241,6 +247,6 @@ def test_is_noticed(run, mutant):
 
 def test_no_mutation_is_not_noticed(run):
     """The same programs must pass without a mutation, or else the test above would prove nothing."""
-    for notices in set(MUTANTS.values()) - {random_program}:
+    for notices in {one for one in MUTANTS.values() if not hasattr(one, "as_installed")} - {random_program}:
         assert not notices(run, "none")
     assert not differs(run, "none", APPS / "diff", "--seed", 1, *ARGUMENTS, **TIGHT)
