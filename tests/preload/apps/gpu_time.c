@@ -2,6 +2,7 @@
 /*
  * gpu_time MODE MS: loops whose GPU time is known.
  *   idle    one short kernel, then sleeps
+ *   compute one short kernel, then computes
  *   busy    one kernel that runs for the whole time
  *   read    one short kernel, then reads from an empty pipe
  *   races   four threads create, use and destroy streams, capture, and reset their own contexts
@@ -244,6 +245,9 @@ int main(int argc, char **argv)
         sleep_ms(ms);
     } else if (strcmp(mode, "busy") == 0)
         MUST(cuCtxSynchronize());
+    else if (strcmp(mode, "compute") == 0)
+        for (until = now_ms() + ms; now_ms() < until;)
+            ;
     else if (strcmp(mode, "races") == 0)
         run_races();
     else if (strcmp(mode, "read") == 0 && pipe(ends) == 0) {
