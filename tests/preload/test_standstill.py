@@ -5,6 +5,7 @@ another thread or process, compiles, computes, is between two steps or is stoppe
 import concurrent.futures
 import json
 import os
+import re
 import signal
 import subprocess
 import textwrap
@@ -228,8 +229,10 @@ def test_the_rank_that_others_wait_for_is_told_apart(tmp_path):
     assert [read_report(file)["gpu_time"]["standstill"]["step"] for file in (tmp_path / "out").glob("*.json")] == [31] * 4
     done = Runner()(COMMAND, "report", "--json", tmp_path / "out", preload=False)
     first = json.loads(done.stdout)["verdict"][0]
-    late, others = first.split("; ")
+    late, *others = first.rstrip(".").split("; ")
     assert late.startswith("No step ended any more when the reports were written: rank 2 in step 31 for "), first
     assert " s: the submitting thread slept at program.py:" in late and late.endswith(" in read_shard")
-    assert others.startswith("ranks 0, 1, 3 in step 31 for ") and others.endswith(" in barrier.")
+    # On a busy machine, one of the others may have another cause than the rest, such as no CPU.
+    ranks = [re.match(r"ranks? ([\d, ]+) in step 31 for ", other)[1].split(", ") for other in others]
+    assert sorted(sum(ranks, [])) == ["0", "1", "3"] and any(other.endswith(" in barrier") for other in others), first
     assert "No rank differs" not in done.stdout
