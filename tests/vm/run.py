@@ -123,6 +123,7 @@ def command(layout, folder):
 
 
 START = 120  # seconds until the first line; a machine that boots takes 5 to 20
+START_CPU = 60  # CPU seconds until then; a machine that boots takes 10 to 15, and one that hangs may use all CPUs
 LOOK = 5  # seconds between two readings of the console
 # What the guest's kernel writes if the emulator has lost an interrupt of a processor's timer. The guest then hangs.
 LOST = "kthread timer wakeup didn't happen"
@@ -132,6 +133,11 @@ ATTEMPTS = 3
 def has_lost_timer(folder):
     console = pathlib.Path(folder, "console")
     return console.exists() and LOST in console.read_text(errors="replace")
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def boot(layout, folder, seconds):
@@ -150,6 +156,8 @@ def boot(layout, folder, seconds):
                     looked = time.monotonic()
                     if has_lost_timer(folder):
                         return lines, "the emulator lost a timer interrupt", True
+                    if not lines and cpu_seconds(qemu.pid) > START_CPU:
+                        break
                 if not is_ready:
                     continue
                 data = os.read(qemu.stdout.fileno(), 65536)
