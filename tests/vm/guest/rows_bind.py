@@ -14,7 +14,7 @@ from rows import (COMMAND, NODE0, NODE0_SECOND, NODE1, NODE1_SECOND, NOWHERE, Mi
 MIB = 1 << 20
 REPORT = "/tmp/report.%p.json"
 # Threads and heap, in small and large blocks, all allocated after binding.
-WORK = ("threads", "b", 6, MIB, "heap", "a", 16 * MIB, 48 << 10, "heap", "a", 16 * MIB, 4 * MIB)
+WORK = ("threads", "b", 6, MIB, "heap", "a", 6 * MIB, 48 << 10, "heap", "a", 8 * MIB, 4 * MIB)
 
 
 def check_placed(program, pid, cpus, node, names=("a", "b"), threads=None):

@@ -5,7 +5,7 @@ from program import Program
 from rows import NODE1, row
 
 PYTHON = "/usr/bin/python3", "-S"
-LIMIT = 320 << 20
+LIMIT = 192 << 20
 HOG = """
 import os, sys, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -41,24 +41,24 @@ def squeeze(machine, *words, workers=0, hog, **env):
 @row("two")
 def row_what_is_not_freed_gets_somebody_killed(machine):
     """Shows that the rows below really cause memory pressure."""
-    assert -9 in squeeze(machine, 200, 0, 0, "cuda", "hold", hog=180)
+    assert -9 in squeeze(machine, 110, 0, 0, "cuda", "hold", hog=110)
 
 
 @row("two")
 def row_decay_times_of_the_user_survive_a_squeeze(machine):
-    assert squeeze(machine, 200, 0, 0, "cuda", hog=180, MALLOC_CONF="dirty_decay_ms:-1") == (0, 0)
+    assert squeeze(machine, 110, 0, 0, "cuda", hog=110, MALLOC_CONF="dirty_decay_ms:-1") == (0, 0)
 
 
 @row("two")
 def row_a_watched_program_survives_a_squeeze(machine):
-    assert squeeze(machine, 200, 0, 0, "cuda", hog=180) == (0, 0)
+    assert squeeze(machine, 110, 0, 0, "cuda", hog=110) == (0, 0)
 
 
 @row("two")
 def row_a_program_without_cuda_survives_a_squeeze(machine):
-    assert squeeze(machine, 200, 0, 0, hog=180) == (0, 0)
+    assert squeeze(machine, 110, 0, 0, hog=110) == (0, 0)
 
 
 @row("two")
 def row_forked_workers_survive_a_squeeze(machine):
-    assert squeeze(machine, 20, 3, 70, "cuda", workers=3, hog=180) == (0, 0)
+    assert squeeze(machine, 20, 3, 40, "cuda", workers=3, hog=110) == (0, 0)

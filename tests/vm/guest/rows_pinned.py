@@ -10,14 +10,17 @@ from rows import NODE0, NODE1, Misplaced, check_pages, check_said, eventually, r
 
 MIB = 1 << 20
 REPORT = "/tmp/report.%p.json"
-WORK = ("init", "ctx", 0, "h2d", 0, 16 * MIB, 12, "pinmem", "p", 0, 64 * MIB, "say", "x")
+LARGE = 40 * MIB  # the library makes pinned memory of this size
+# Emulated copies are slow, so small ones are staged, too.
+STAGED = {"GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_MIN": MIB}
+WORK = ("init", "ctx", 0, "h2d", 0, 8 * MIB, 12, "pinmem", "p", 0, LARGE, "say", "x")
 
 
 def run(machine, policy, **env):
     """Runs a program that copies by the ring and allocates large pinned memory. Returns the policies of all its
     mappings."""
     program = Program(PROGRAM, *WORK, policy=policy,
-                      env=machine.env(NODE1, GPUFEED_REPORT=REPORT, GPUFEED_STAGE_THREADS=4, **env))
+                      env=machine.env(NODE1, GPUFEED_REPORT=REPORT, **STAGED, **env))
     pid = program.at("x")
     found = {mapping.policy for mapping in proc.mappings(pid)}
     program.go()
@@ -51,7 +54,7 @@ def row_pinned_memory_is_on_the_devices_node(machine):
 
 TRIES = 10
 TWO_DEVICES = ("init", *("ctx", 0, "say", "ready") * TRIES, "ctx", 0, "ctx", 1, "pin", "1",
-               *(word for name, size in (("small", 64 << 10), ("middle", 4 * MIB), ("large", 64 * MIB))
+               *(word for name, size in (("small", 64 << 10), ("middle", 4 * MIB), ("large", LARGE))
                  for device in (0, 1) for word in ("pinmem", f"{name}{device}", device, size)), "say", "x")
 
 
@@ -100,7 +103,7 @@ def reserve(node, pages):
 def reserved(machine, **env):
     """Copies and allocates with GPUFEED_PIN_PAGES=huge, on node 1. Returns the KiB of reserved huge pages that the
     process had, and the lines that it printed."""
-    program = Program(PROGRAM, *WORK, env=machine.env(NODE1, GPUFEED_STAGE_THREADS=4, GPUFEED_PIN_PAGES="huge", **env))
+    program = Program(PROGRAM, *WORK, env=machine.env(NODE1, GPUFEED_PIN_PAGES="huge", **STAGED, **env))
     pid = program.at("x")
     for pages in program.ranges["p"]:
         check_pages(pid, [pages], {1})
@@ -112,13 +115,13 @@ def reserved(machine, **env):
 
 @row("two")
 def row_reserved_huge_pages_serve_pinned_memory(machine):
-    """The pool needs 32 pages for the buffer and 4 or more for the ring."""
+    """The pool needs 20 pages for the buffer and 4 or more for the ring."""
     reserve(1, 64)
     try:
         found, lines = reserved(machine)
-        assert found >= 72 << 10 and not lines, (found, lines)
+        assert found >= (LARGE + 8 * MIB) >> 10 and not lines, (found, lines)
         found, lines = reserved(machine, GPUFEED_PIN="off")  # only the ring
-        assert 0 < found <= 64 << 10 and not lines, (found, lines)
+        assert 0 < found < 64 << 10 and not lines, (found, lines)
     finally:
         reserve(1, 0)
 
