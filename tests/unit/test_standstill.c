@@ -68,6 +68,21 @@ static void the_line_is_the_last_that_was_read(void **state)
     assert_int_equal(told.at.line, 0);
 }
 
+/* On a busy machine, a thread that polls lacks a CPU most of the time, as one that computes does. */
+static void a_thread_without_a_cpu_does_what_it_did(void **state)
+{
+    static const enum gf_host_cause causes[] = {gf_host_sleep, gf_host_computing};
+    (void)state;
+    for (unsigned i = 0; i < GF_ARRAY_LEN(causes); i++) {
+        told = (struct gf_standstill){0};
+        now += SECOND;
+        gf_standstill_see(now, true, gf_host_other, &nowhere);
+        for (unsigned k = 0; k < 20 * (LIMIT + 1); k++, now += SECOND / 20)
+            gf_standstill_see(now, false, k % 30 ? gf_host_preempted : causes[i], &shard);
+        assert_int_equal(told.ongoing, causes[i] == gf_host_sleep);
+    }
+}
+
 static void a_semaphore_without_a_line_may_be_a_queue(void **state)
 {
     (void)state;
@@ -82,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_line_is_the_last_that_was_read),
+        cmocka_unit_test(a_thread_without_a_cpu_does_what_it_did),
         cmocka_unit_test(a_semaphore_without_a_line_may_be_a_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ static struct {
     /* The samples of the present second: how many had a cause of a standstill, and another cause. */
     uint64_t second_ns;
     unsigned still, others;
+    bool was_still; /* the last sample */
     /* The last cause of a standstill, and its line. */
     enum gf_host_cause cause;
     struct gf_python_line at;
@@ -136,6 +137,7 @@ static void see_progress(uint64_t now)
 {
     stand.progress_ns = now;
     stand.at.line = 0;
+    stand.was_still = false;
     stand.still = stand.others = 0;
     stand.second_ns = now;
     end(now);
@@ -150,14 +152,16 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
         see_progress(now);
         return;
     }
-    if (is_still(cause, at)) {
-        stand.still++;
+    /* A thread without a CPU does what it did before. */
+    if (cause != gf_host_preempted)
+        stand.was_still = is_still(cause, at);
+    stand.still += stand.was_still;
+    stand.others += !stand.was_still;
+    if (stand.was_still && cause != gf_host_preempted) {
         /* Of a thread that polls, the frames cannot always be read. */
         if (at->line || cause != stand.cause)
             stand.at = *at;
         stand.cause = cause;
-    } else {
-        stand.others++;
     }
     if (now - stand.second_ns < SECOND)
         return;
