@@ -58,7 +58,7 @@ def text(now: Stats, before: Optional[Stats] = None) -> str:
     stalls = [f"{cause} {row[f'stalls.{cause}.calls']} ({row[f'stalls.{cause}.seconds']:.3f} s)"
               for cause in now["stalls"] if row[f"stalls.{cause}.calls"]]
     seconds = row["gpu_seconds"]
-    # A sample may find that the GPU had nothing to do since before the cell.
+    # A sample may count a time without work that began before the cell.
     idle = 100 * min(row["gpu_idle_seconds"] / seconds, 1) if seconds >= 0.1 else 0
     lines: List[str] = [
         f"gpufeed {now['version']} on {', '.join(now['gpus']) or 'an unknown GPU'}: {place}",

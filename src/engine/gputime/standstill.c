@@ -15,7 +15,7 @@ static struct {
     /* The samples of the present second: how many had a cause of a standstill, and another cause. */
     uint64_t second_ns;
     unsigned still, others;
-    bool was_still; /* the last sample */
+    bool was_still; /* the last sample at which the thread had a CPU had a cause of a standstill */
     /* The last cause of a standstill, and its line. */
     enum gf_host_cause cause;
     struct gf_python_line at;
@@ -37,8 +37,8 @@ void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void
  * Whether a thread with this cause may stand still. A thread that waits for input has nothing to
  * do, and one that computes, compiles, downloads, writes or waits for a child or for workers that
  * compute makes progress. A thread that waits for another thread or process, or not known for what,
- * may be an idle server, or wait for the writing of a checkpoint. So may a thread without a line that
- * waits for a semaphore: that of a queue of C or C++, perhaps.
+ * may be an idle server, or wait for the writing of a checkpoint. So may a thread without a line of
+ * Python that waits for a semaphore, which may belong to a queue of C or C++.
  */
 static bool is_still(enum gf_host_cause cause, const struct gf_python_line *at)
 {
@@ -152,7 +152,7 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
         see_progress(now);
         return;
     }
-    /* A thread without a CPU does what it did before. */
+    /* A thread without a CPU counts as still doing what it did before. */
     if (cause != gf_host_preempted)
         stand.was_still = is_still(cause, at);
     stand.still += stand.was_still;

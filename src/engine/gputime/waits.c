@@ -83,9 +83,9 @@ static unsigned uses_first(long number)
 }
 
 /*
- * Returns the kind if this is a call that waits for any of several descriptors. Without
- * descriptors, it is a sleep; up to Python 3.10, time.sleep makes such a call. Without a time limit,
- * too, only a signal ends it.
+ * Returns the kind if this is a call that waits for any of several descriptors. A call without
+ * descriptors is a sleep; up to Python 3.10, time.sleep makes such a call. If it has no time limit
+ * either, it waits for a signal.
  */
 static enum gf_wait_kind kind_of_several(long number, const unsigned long argument[ARGUMENTS])
 {

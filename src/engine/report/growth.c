@@ -61,7 +61,7 @@ static bool is_steady(const struct gf_growth_point *point, unsigned first, unsig
     return true;
 }
 
-/* Returns the number of points, without the last one if the program's exit may have freed memory before it. */
+/* The number of points, without the last one if memory may already have been freed for the exit. */
 static unsigned count_points(const struct gf_growth *growth)
 {
     const struct gf_growth_point *first = &growth->points[0],

@@ -267,7 +267,7 @@ static void start_jemalloc(void)
 
 /*
  * Twice as much as jemalloc maps at its start. If such a mapping failed, jemalloc would write to
- * address NULL. Under a limit, these 8 MiB may only be a small part of what the program can use.
+ * address NULL. Under a limit, what jemalloc maps must be a small part of what the program can use.
  */
 #define START_SPACE ((size_t)16 << 20)
 #define START_SPACE_LIMITED ((size_t)256 << 20)

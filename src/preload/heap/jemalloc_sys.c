@@ -199,7 +199,8 @@ int gf_heap_munmap(void *address, size_t size)
 
 /*
  * jemalloc calls this function to unmap an extent. If it returns true, jemalloc purges the extent and
- * keeps its addresses. jemalloc itself ignores, and prints, that the kernel refuses to split a mapping.
+ * keeps its addresses. jemalloc's own function prints an error if the kernel refuses to split a mapping,
+ * and returns false all the same.
  */
 bool __wrap_je_extent_dalloc_mmap(void *address, size_t size)
 {

@@ -66,8 +66,8 @@ void gf_mappings_add(uintptr_t start, size_t size);
 void gf_mappings_remove(uintptr_t start, size_t size);
 
 /*
- * Whether the process would have too many mappings if this range were unmapped: it splits one, and half
- * of the table is full. The kernel allows 65530, which the program needs, too.
+ * Whether unmapping this range would split a mapping while half of the table is full. The kernel allows
+ * 65530 mappings for each process, of which the program needs some.
  */
 bool gf_mappings_crowded_by_hole(uintptr_t start, size_t size);
 

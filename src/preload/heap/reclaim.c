@@ -75,9 +75,9 @@ static uint64_t excess(void)
 }
 
 /*
- * Each thread purges what exceeds the budget beyond the parts that other threads have claimed. So a
- * call of free does not work for threads with other arenas. jemalloc purges nothing of an arena that
- * another thread purges. So that thread looks again, but not for ever.
+ * Each thread purges what exceeds the budget beyond the parts that other threads have claimed, so that
+ * one call of free does not work for all threads. jemalloc skips an arena that another thread purges at
+ * this time. So a thread that has purged looks for more, but at most ROUNDS times.
  */
 static void purge_pages(void)
 {

@@ -34,7 +34,7 @@ void gf_finding_add(struct gf_findings *findings, enum gf_status status, const c
 {
     va_list args;
 
-    /* Callers add to the last finding also if the list is full. */
+    /* Callers add to the last finding even if the list is full. */
     static struct gf_finding dropped;
     const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
     struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;

@@ -340,8 +340,8 @@ static void print_json(struct picture *picture)
 }
 
 /*
- * Returns the index of the nearest ancestor in the list; -1 if the list has no ancestor, or after an
- * amount of CPU time.
+ * Returns the index of the nearest ancestor in the list; -1 if the list has no ancestor, or if the CPU
+ * time of this process (clock) has reached `until`.
  */
 static int find_ancestor(const struct picture *picture, pid_t parent, clock_t until)
 {
@@ -357,7 +357,7 @@ static int find_ancestor(const struct picture *picture, pid_t parent, clock_t un
     return -1;
 }
 
-/* CPU time for the search of ancestors. One with 30 000 threads takes 0.2 s for each of its children. */
+/* CPU time for the search of ancestors. One that has 30 000 threads takes 0.2 s for each child. */
 #define FOLD_CLOCKS (CLOCKS_PER_SEC / 2)
 
 /* Counts forked children with the process whose figures are theirs, and drops their own rows. */

@@ -474,7 +474,7 @@ static bool start_checker(void)
 
 /*
  * The kernel does not list mappings during a call of the process that changes them, which may wait for
- * a FUSE file system. So a child reads them, which is replaced if it hangs.
+ * a FUSE file system. So a child process reads them. A child that hangs is replaced.
  */
 int gf_snapshot_check(pid_t pid)
 {

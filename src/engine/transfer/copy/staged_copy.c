@@ -86,8 +86,9 @@ static bool is_shared(const struct gf_stage_request *request)
 }
 
 /*
- * Whether the caller copies the chunks from this one on alone, because helpers could not access the
- * memory. The driver copies all if nothing was staged, and the program handles no faults.
+ * Whether the caller alone copies this chunk and all later ones, because helpers could not access the
+ * memory. Then sets ret->alone to their bytes. The driver copies all if nothing was staged, and the
+ * program handles no faults.
  */
 static bool goes_alone(const struct gf_pipeline *pipeline, uint64_t chunk,
                        struct gf_stage_result *ret)
@@ -191,7 +192,7 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
-/* Issues the chunks from the first one on that helpers could not access. */
+/* Copies and issues the first chunk that helpers could not access, and all later ones. */
 static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                           struct h2d_progress *p, struct gf_stage_result *ret)
 {
@@ -438,7 +439,7 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
     }
 }
 
-/* Places the chunks from the first one on that helpers could not access. */
+/* Places the first chunk that helpers could not access, and all later ones. */
 static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                           struct d2h_progress *p, struct gf_stage_result *ret)
 {
