@@ -202,10 +202,12 @@ int gf_heap_munmap(void *address, size_t size)
  * keeps its addresses. jemalloc's own function prints an error if the kernel refuses to split a mapping,
  * and returns false all the same.
  */
+static _Atomic bool locked; /* purged pages would be locked again */
+
 bool __wrap_je_extent_dalloc_mmap(void *address, size_t size)
 {
     return __atomic_load_n(&je_opt_retain, __ATOMIC_RELAXED) ||
-           gf_mappings_crowded_by_hole((uintptr_t)address, size) ||
+           (!gf_load_relaxed(&locked) && gf_mappings_crowded_by_hole((uintptr_t)address, size)) ||
            gf_heap_munmap(address, size) != 0;
 }
 
@@ -217,6 +219,7 @@ bool __wrap_je_extent_dalloc_mmap(void *address, size_t size)
 static GF_COLD int purge_locked(void *address, size_t size)
 {
     __atomic_store_n(&je_opt_retain, false, __ATOMIC_RELAXED);
+    gf_store_relaxed(&locked, true);
     if (monitored_mmap(address, size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                        0) == MAP_FAILED)

@@ -74,6 +74,19 @@ static uint64_t excess(void)
     return gf_budget_excess(&gf_budget, gf_coarse_ns());
 }
 
+/* Claims a part of the excess for this thread. Returns its bytes, or 0. */
+static int64_t claim(int64_t step)
+{
+    int64_t claimed = gf_load_relaxed(&reclaim.claimed), over;
+
+    do { /* negative: a handler forked within purge_pages, and this is the child */
+        over = (int64_t)excess() - gf_max(claimed, 0);
+        if (over <= 0 || gf_load_relaxed(&gf_budget.unmanaged))
+            return 0;
+    } while (!gf_cas_weak_relaxed(&reclaim.claimed, &claimed, claimed + over + step));
+    return over;
+}
+
 /*
  * Each thread purges what exceeds the budget beyond the parts that other threads have claimed, so that
  * one call of free does not work for all threads. jemalloc skips an arena that another thread purges at
@@ -83,12 +96,9 @@ static void purge_pages(void)
 {
     const int64_t step = gf_min(gf_max(gf_load_relaxed(&gf_budget.start) / 8, STEP_MIN), STEP_MAX);
     uint64_t purged = 1;
+    int64_t over;
 
-    for (unsigned round = 0; round < ROUNDS && purged > 0; round++) {
-        const int64_t over = (int64_t)excess() - gf_load_relaxed(&reclaim.claimed);
-        if (over <= 0 || gf_load_relaxed(&gf_budget.unmanaged))
-            break;
-        gf_add_relaxed(&reclaim.claimed, over + step);
+    for (unsigned round = 0; round < ROUNDS && purged > 0 && (over = claim(step)) > 0; round++) {
         purged = gf_evict((uint64_t)over, (uint64_t)step);
         gf_sub_relaxed(&reclaim.claimed, over + step);
         gf_add_relaxed(&reclaim.excess_purged, purged);
