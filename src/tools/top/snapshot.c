@@ -439,7 +439,7 @@ static uid_t user_of(pid_t pid)
 #define CHECK_MS 500      /* of another user's process */
 #define CHECK_OWN_MS 4000 /* a busy machine must not hide a process of this user */
 #define STUCK_MOST 8      /* then no more processes of other users are checked */
-static unsigned stuck_count;
+static unsigned stuck_own, stuck_others;
 static int checker = -1; /* a socket of a child that checks processes */
 static pid_t checker_pid;
 
@@ -479,18 +479,19 @@ static bool start_checker(void)
 int gf_snapshot_check(pid_t pid)
 {
     const bool is_other = user_of(pid) != geteuid();
+    const int wait_ms = is_other ? CHECK_MS : CHECK_OWN_MS >> gf_min(stuck_own, PATIENCE_HALVES);
     struct pollfd poller = {.events = POLLIN};
     int error, got = -1;
 
-    if ((is_other && stuck_count == STUCK_MOST) || (checker < 0 && !start_checker()))
+    if ((is_other && stuck_others == STUCK_MOST) || (checker < 0 && !start_checker()))
         return -EACCES;
     poller.fd = checker;
     if (send(checker, &pid, sizeof(pid), MSG_NOSIGNAL) == sizeof(pid))
-        while ((got = poll(&poller, 1, is_other ? CHECK_MS : CHECK_OWN_MS)) < 0 && errno == EINTR)
+        while ((got = poll(&poller, 1, wait_ms)) < 0 && errno == EINTR)
             ;
     if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
         return error;
-    stuck_count += is_other && !got;
+    *(is_other ? &stuck_others : &stuck_own) += !got;
     if (!got) /* it has the socket open, so it has not ended */
         kill(checker_pid, SIGKILL);
     close(checker);
@@ -541,7 +542,7 @@ void gf_snapshot_find(const char *job, struct gf_found *ret)
     struct gf_snapshot one = {.is_of_job = !job};
 
     *ret = (struct gf_found){.count = 0};
-    stuck_count = 0;
+    stuck_own = stuck_others = 0;
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
     for (long pid; (pid = next_number(folder)) >= 0;) {
