@@ -93,8 +93,52 @@ def test_what_is_in_it_stays(program):
     assert (ours.stdout, ours.returncode) == (plain.stdout, plain.returncode), ours.stderr
 
 
-@pytest.mark.parametrize("how", ["anonymous(1)", "anonymous(0)", "anonymous(3, 0x21)",
-                                 "anonymous(3, 0x02, os.open(file, os.O_RDWR))", "holed()", "mixed()"])
+SHARED = {"anonymous": "anonymous(3, 0x21)", "memfd": "file(os.memfd_create('cache'))",
+          "shm": "file(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))", "reserved": "anonymous(3, 0x40021)"}
+
+
+@pytest.mark.parametrize("how", SHARED)
+def test_shared_memory_is_populated_beforehand(program, how):
+    """Also pages that a sparse file lacks. The driver's call would create them one by one. What another process has
+    written stays."""
+    plain, ours = program(present(f"""
+        path = f"/dev/shm/gpufeed-test-{{os.getpid()}}"
+        def file(fd):
+            os.truncate(fd, 2 * LARGE)
+            return anonymous(3, 1, fd)
+        at = {SHARED[how]}
+        if at == 2**64 - 1:
+            sys.exit(print("no reserved pages here"))
+        if os.path.exists(path):
+            os.unlink(path)
+        if os.fork() == 0:
+            fill(at, 9, 7)
+            os._exit(0)
+        os.wait()
+        absent = present(at, 2 * LARGE) < LARGE // 4096
+        before = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[7])
+        print(absent, register(at, 2 * LARGE))
+        print(present(at, 2 * LARGE), ctypes.string_at(at, 14) == bytes([7] * 9 + [0] * 5), zero(at + MIB, LARGE), unregister(at))
+        """), GPUFEED_VERBOSE=2)
+    if "no reserved pages here" in plain.stdout:
+        pytest.skip("the host has no reserved huge pages")
+    assert ours.stdout.split() == ["True", "0", str(2 * LARGE // 4096), "True", "True", "0"], ours.stderr
+    assert plain.stdout.split()[-2:] == ["True", "0"], plain.stderr
+
+
+def test_shared_memory_that_has_no_room(program):
+    """A file system that is full: the driver's call gives its own result, and no signal arrives."""
+    same(program(present("""
+        fd = os.memfd_create("short")
+        os.truncate(fd, LARGE)
+        at = anonymous(3, 1, fd)
+        print(register(at, 2 * LARGE) != 12345)
+        """)))
+
+
+@pytest.mark.parametrize("how", ["anonymous(1)", "anonymous(0)", "anonymous(1, 0x21)",
+                                 "anonymous(3, 0x02, os.open(file, os.O_RDWR))",
+                                 "anonymous(3, 0x01, os.open(file, os.O_RDWR))", "holed()", "mixed()"])
 @pytest.mark.parametrize("flags", [0, 4, 8])
 def test_other_memory_is_not_touched(program, tmp_path, how, flags):
     file = tmp_path / "file"

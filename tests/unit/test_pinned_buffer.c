@@ -285,15 +285,15 @@ static void truncated_file_is_an_error(void **state)
     unlink(path);
     assert_int_equal(ftruncate(fd, (off_t)MIB), 0);
     char *at = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    const int error = gf_pinned_mapping_populate(pool(), at, 4 * MIB);
+    const int error = gf_pinned_mapping_populate(pool(), at, 4 * MIB, false);
     if (error == -EINVAL)
         skip_because("the kernel has no MADV_POPULATE_WRITE");
     assert_int_equal(error, -EFAULT);
-    assert_int_equal(gf_pinned_mapping_populate(NULL, at, MIB), 0);
+    assert_int_equal(gf_pinned_mapping_populate(NULL, at, MIB, false), 0);
     mprotect(at, MIB, PROT_READ);
-    assert_true(gf_pinned_mapping_populate(NULL, at, MIB) < 0);
+    assert_true(gf_pinned_mapping_populate(NULL, at, MIB, false) < 0);
     munmap(at, 4 * MIB);
-    assert_true(gf_pinned_mapping_populate(pool(), at, MIB) < 0);
+    assert_true(gf_pinned_mapping_populate(pool(), at, MIB, false) < 0);
     close(fd);
 }
 

@@ -21,6 +21,13 @@ static const char maps[] =
     "c000-d000 rw-s 00000000 00:05 0                          /dev/nvidia0\n"
     "d000-e000 rw-p 00000000 00:00 0 \n"
     "e000-f000 ---p 00000000 00:00 0 \n"
+    "10000-11000 rw-s 00000000 00:01 1                        /memfd:cache (deleted)\n"
+    "11000-12000 rw-s 00001000 00:1a 2                        /dev/shm/cache\n"
+    "12000-13000 rw-s 00000000 00:01 3                        /SYSV00000000 (deleted)\n"
+    "13000-14000 rw-s 00000000 00:0f 4                        /anon_hugepage (deleted)\n"
+    "14000-15000 rw-s 00000000 08:01 5                        /tmp/dev/shm/cache\n"
+    "15000-16000 r--s 00000000 00:01 1                        /memfd:cache (deleted)\n"
+    "16000-17000 rw-p 00000000 00:01 1                        /memfd:cache (deleted)\n"
     "7f0000000000-7f0000400000 rw-p 00000000 00:00 0";
 
 static char path[] = "/tmp/gpufeed-maps-XXXXXX";
@@ -42,12 +49,16 @@ static void only_plain_memory_is_prefaulted(void **state)
     says(0x7000, 0x9000, false); /* read-only */
     says(0x8000, 0x8800, false);
     says(0x9000, 0xa000, true);
-    says(0x9000, 0xa001, false); /* shared */
+    says(0x9000, 0xb000, true);  /* shared memory, too */
     says(0xb000, 0xc000, false); /* a file */
     says(0xc000, 0xd000, false); /* a device */
     says(0xd000, 0xe000, true);
     says(0xd000, 0xf000, false); /* no access */
     says(0xf000, 0xf100, false);
+    says(0x10000, 0x14000, true);
+    says(0x10000, 0x14001, false); /* a file on a disk */
+    says(0x15000, 0x16000, false); /* read-only */
+    says(0x16000, 0x17000, false); /* private pages of a file */
     assert_false(gf_prefault_is_plain("/nonexistent", 0x1000, 0x2000));
 }
 

@@ -217,7 +217,7 @@ static bool extend_mapping(struct gf_pinned_mapping *mapping, size_t bytes)
     mapping->bytes = gf_max(had, gf_round_up(bytes, gf_page_size()));
     return mapping->bytes == had ||
            gf_pinned_mapping_populate(mapping->pool, (char *)mapping->at + had,
-                                      mapping->bytes - had) == 0;
+                                      mapping->bytes - had, false) == 0;
 }
 
 bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,

@@ -102,7 +102,21 @@ struct walk {
     bool plain;
 };
 
-/* Parses a line of maps, such as "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]". */
+/* Whether pages of a mapping with this name are memory that the kernel allocates at the first access. */
+static bool is_named_memory(const char *name)
+{
+    static const char *const starts[] = {"/dev/zero (deleted)", "/memfd:", "/dev/shm/", "/SYSV",
+                                         "/anon_hugepage (deleted)"};
+    for (size_t i = 0; i < GF_ARRAY_LEN(starts); i++)
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * Parses a line of maps, such as "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]". A name
+ * that only looks like one of memory does no harm: the driver writes to all pages, too.
+ */
 static void walk_line(struct walk *walk, const char *line)
 {
     char *at;
@@ -111,15 +125,19 @@ static void walk_line(struct walk *walk, const char *line)
 
     if (to <= walk->reached || from >= walk->end)
         return;
-    const bool writable = strncmp(at, " rw", 3) == 0 && strlen(at) > 5 && at[4] == 'p';
+    const bool writable = strncmp(at, " rw", 3) == 0 && strlen(at) > 5;
+    const bool shared = writable && at[4] == 's';
     const char *inode = at;
     for (int i = 0; i < 4; i++) { /* permissions, offset, device, inode */
         inode += strspn(inode, " ");
         if (i < 3)
             inode += strcspn(inode, " ");
     }
-    walk->plain = from <= walk->reached && writable && inode[0] == '0' &&
-                  (inode[1] == ' ' || inode[1] == '\0');
+    const char *name = inode + strcspn(inode, " ");
+    name += strspn(name, " ");
+    walk->plain =
+        from <= walk->reached && writable &&
+        (shared ? is_named_memory(name) : inode[0] == '0' && (inode[1] == ' ' || inode[1] == '\0'));
     walk->reached = walk->plain ? to : UINTPTR_MAX;
 }
 
@@ -488,6 +506,14 @@ void gf_pinned_end(struct gf_context *context)
 
 /* Registrations. */
 
+/* Whether the range is one mapping of huge pages that the administrator reserved. */
+static bool is_reserved(const void *p, size_t bytes)
+{
+    struct gf_vma vma;
+    return gf_vma_query((uintptr_t)p, &vma, NULL, 0) == 0 && vma.page > gf_page_size() &&
+           vma.end - (uintptr_t)p >= bytes;
+}
+
 /* Populates absent pages of a large range, by helper threads on the device's node. */
 static void prefault_range(void *p, size_t bytes, unsigned flags)
 {
@@ -497,9 +523,10 @@ static void prefault_range(void *p, size_t bytes, unsigned flags)
     struct gf_context *context = gf_context_enter();
     if (!context)
         return;
-    if (gf_pool_threads(context->pool) > 1 && gf_touching_fits(bytes, NULL)) {
+    const bool reserved = is_reserved(p, bytes);
+    if (gf_pool_threads(context->pool) > 1 && (reserved || gf_touching_fits(bytes, NULL))) {
         gf_prepare_helpers(context->pool, gf_when_now);
-        if (gf_pinned_mapping_populate(context->pool, p, bytes) == 0) {
+        if (gf_pinned_mapping_populate(context->pool, p, bytes, reserved) == 0) {
             COUNT(placed_calls, 1);
             COUNT(placed_bytes, bytes);
         }

@@ -26,12 +26,13 @@ bool gf_kept_limit_is_short(void);
 
 /*
  * Whether prefaulting pays and is harmless: most of the pages are absent, and the whole range is
- * anonymous, private and writable. Touches no page.
+ * writable memory as gf_prefault_is_plain says. Touches no page.
  */
 bool gf_prefault_pays(const void *at, size_t bytes);
 
 /*
- * Whether the whole range is anonymous, private and writable. Reads `file`, which has the format of
+ * Whether the whole range is writable, and either private and anonymous, or shared memory: anonymous,
+ * memfd, System V, a file in /dev/shm, reserved huge pages. Reads `file`, which has the format of
  * /proc/self/maps.
  */
 bool gf_prefault_is_plain(const char *file, uintptr_t start, uintptr_t end);

@@ -136,12 +136,14 @@ bool gf_pinned_mapping_is_huge(void)
     return gf_probe(&known, find_huge);
 }
 
-int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes)
+int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes, bool reserved)
 {
     const uintptr_t start = (uintptr_t)at & ~(gf_page_size() - 1);
     const uintptr_t end = gf_round_up((uintptr_t)at + bytes, gf_page_size());
-    struct gf_touching t = {
-        .pool = pool, .units = {end - start, end - start, GF_HUGE_PAGE * 4}, .at = (char *)start};
+    struct gf_touching t = {.pool = pool,
+                            .units = {end - start, end - start, GF_HUGE_PAGE * 4},
+                            .at = (char *)start,
+                            .reserved = reserved};
     return gf_touching_run(&t);
 }
 

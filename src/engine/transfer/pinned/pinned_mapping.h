@@ -97,8 +97,11 @@ void gf_pinned_mapping_count(const struct gf_pinned_mapping *mapping, bool used)
 /* Unmaps the range by libc's munmap, which communication libraries intercept. */
 void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping);
 
-/* Populates writable memory of the program without a store. Returns 0 or -errno. */
-int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes);
+/*
+ * Populates writable memory of the program without a store. reserved: it has reserved huge pages,
+ * which no headroom limits. Returns 0 or -errno.
+ */
+int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes, bool reserved);
 
 /* Whether the host allows huge pages for shared memory on request. */
 bool gf_pinned_mapping_is_huge(void);
