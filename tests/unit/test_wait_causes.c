@@ -97,7 +97,7 @@ static void only_files_of_packages_are_modules(void **state)
                         "urllib3/util.py");
     assert_null(gf_wait_module("/home/me/queue.py"));
     assert_null(gf_wait_module("/home/me/torch/serialization.py"));
-    assert_null(gf_wait_module("<frozen runpy>"));
+    assert_string_equal(gf_wait_module("<frozen runpy>"), "runpy>");
 }
 
 static void frames_decide_between_causes(void **state)
@@ -155,6 +155,16 @@ static void frames_decide_between_causes(void **state)
          gf_host_compile,
          {{PACKAGES "sympy/core/basic.py", "subs", 1},
           {PACKAGES "torch/_dynamo/convert_frame.py", "_compile", 1}}},
+        /* torch.optim imports torch._dynamo */
+        {gf_wait_running,
+         gf_host_import,
+         {{PACKAGES "torch/_dynamo/convert_frame.py", "<module>", 1},
+          {"<frozen importlib._bootstrap_external>", "exec_module", 1}}},
+        {gf_wait_file, gf_host_import, {{"<frozen importlib._bootstrap>", "_find_and_load", 1}}},
+        {gf_wait_running, gf_host_computing, {{"<frozen runpy>", "_run_code", 1}}},
+        {gf_wait_futex,
+         gf_host_thread,
+         {{PACKAGES "torch/autograd/graph.py", "_engine_run_backward", 1}}},
         {gf_wait_running, gf_host_computing, {{PACKAGES "torch/_dynamo/eval_frame.py", "_fn", 1}}},
         {gf_wait_file_write,
          gf_host_checkpoint,

@@ -184,6 +184,8 @@ enum gf_wait_kind gf_wait_by_futex(const struct gf_wait *wait, const uint32_t wo
     return is_semaphore ? gf_wait_lock : gf_wait_futex;
 }
 
+#define FROZEN "<frozen " /* begins the file name of a module that is built into the interpreter */
+
 /* Returns what follows the last `folder` in the path; NULL if the path does not contain it. */
 static const char *after_last(const char *file, const char *folder)
 {
@@ -196,6 +198,8 @@ static const char *after_last(const char *file, const char *folder)
 
 const char *gf_wait_module(const char *file)
 {
+    if (begins(file, FROZEN))
+        return file + strlen(FROZEN);
     const char *packages = after_last(file, "/site-packages/");
     if (!packages)
         packages = after_last(file, "/dist-packages/");
