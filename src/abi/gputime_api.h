@@ -98,8 +98,8 @@ struct gf_submitter {
      * such call.
      */
     _Atomic unsigned doing;
-    /* The value of `begun` when the thread last waited for the GPU. */
-    _Atomic uint64_t waited;
+    /* The value of `begun` when the thread last waited for the GPU, and how often it has waited. */
+    _Atomic uint64_t waited, waits;
     /*
      * Number of submissions to streams without a slot, because the table is full or a capture is
      * open.

@@ -94,6 +94,54 @@ static void a_late_sample_is_unknown_unless_nothing_was_submitted(void **state)
     assert_int_equal(gf_load_relaxed(&shares.exact_ns), 40 * MS);
 }
 
+/* The start is between two fifths and a half of the whole time. */
+static void the_start_is_at_most_half(void **state)
+{
+    struct gf_gpu_shares shares = {0};
+    struct gf_gpu_start start;
+    unsigned aged = 0;
+    (void)state;
+
+    for (uint64_t ms = 10; ms <= 100000; ms += 10) {
+        const enum gf_host_cause cause = ms <= 30000 ? gf_host_import : gf_host_file;
+        const struct gf_gpu_sample sample = {
+            .at_ns = ms * MS, .state = gf_gpu_empty, .cause = cause};
+        aged += gf_gpu_shares_add(&shares, &sample);
+        gf_gpu_shares_start(&shares, &start);
+        if (ms < 2000)
+            assert_int_equal(start.ns, 0);
+        else if (ms > 4000)
+            assert_in_range(start.ns, ms * MS * 39 / 100, ms * MS / 2);
+    }
+    assert_int_equal(start.cause_ns[gf_host_import] + start.cause_ns[gf_host_file], start.ns);
+    assert_in_range(start.cause_ns[gf_host_import], 29990 * MS, 30000 * MS);
+    assert_in_range(aged, 19, 22); /* 1.25 to the power of 21 is 108 */
+}
+
+/* The gap after a wait for the GPU is that of what the thread does next, unless that is soon over. */
+static void a_wait_is_decided_by_what_follows(void **state)
+{
+    struct gf_gpu_shares shares = {0};
+    struct gf_gpu_sample sample = {
+        .at_ns = 10 * MS, .state = gf_gpu_empty, .cause = gf_host_gpu_wait, .undecided = true};
+    (void)state;
+
+    add(&shares, 2, gf_gpu_queued, gf_host_other);
+    gf_gpu_shares_add(&shares, &sample); /* 4 ms before it, 3 after it */
+    assert_int_equal(gf_load_relaxed(&shares.state_ns[gf_gpu_empty]), 0);
+    add(&shares, 16, gf_gpu_queued, gf_host_other);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_gpu_wait]), 7 * MS);
+    sample.at_ns = 20 * MS;
+    gf_gpu_shares_add(&shares, &sample); /* 2 ms before it, 4 after it */
+    sample = (struct gf_gpu_sample){
+        .at_ns = 28 * MS, .state = gf_gpu_empty, .cause = gf_host_computing, .quiet = true};
+    gf_gpu_shares_add(&shares, &sample);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_gpu_wait]), 7 * MS);
+    assert_int_equal(gf_load_relaxed(&shares.cause_ns[gf_host_computing]), 10 * MS);
+    assert_int_equal(sum(shares.cause_ns, GF_HOST_CAUSE_COUNT),
+                     gf_load_relaxed(&shares.state_ns[gf_gpu_empty]));
+}
+
 static void a_gap_ends_with_the_first_submission(void **state)
 {
     static struct gf_submit_gap shared;
@@ -305,6 +353,8 @@ int main(void)
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),
         cmocka_unit_test(shares_sum_to_the_whole_time),
         cmocka_unit_test(a_late_sample_is_unknown_unless_nothing_was_submitted),
+        cmocka_unit_test(the_start_is_at_most_half),
+        cmocka_unit_test(a_wait_is_decided_by_what_follows),
         cmocka_unit_test(a_gap_ends_with_the_first_submission),
         cmocka_unit_test(a_submission_between_two_empty_samples_ends_a_gap),
         cmocka_unit_test(the_longest_gaps_are_kept_in_order),

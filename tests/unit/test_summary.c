@@ -40,6 +40,54 @@ static void the_largest_three_causes_have_lines(void **state)
         "  6.0 % waiting for Python's lock (move the work of other threads to processes)");
 }
 
+/* What happened in the start only is said last, and has no remedy. */
+static void the_start_is_named(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[2048];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_computing] = 50 * SECOND;
+    device->cause_ns[gf_host_file] = 25 * SECOND;
+    device->cause_ns[gf_host_launches] = 3 * SECOND;
+    device->cause_ns[gf_host_driver] = 2 * SECOND;
+    device->start = (struct gf_gpu_start){.ns = 45 * SECOND - 1};
+    device->start.cause_ns[gf_host_computing] = 46 * SECOND;
+    device->start.cause_ns[gf_host_file] = 22 * SECOND;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "the GPU had nothing to do 80.0 % of 100.0 s\n"
+                              "  25.0 % waiting for a file (read ahead in DataLoader workers, or "
+                              "use faster storage)\n"
+                              "  3.0 % work too short for the launch rate\n"
+                              "  2.0 % allocating or freeing in the driver");
+    device->start.cause_ns[gf_host_file] = 224 * SECOND / 10; /* later, less than 5 % of the time */
+    device->cause_ns[gf_host_launches] = 0;
+    gf_summary_gpu_time(&time, text, sizeof(text));
+    assert_string_equal(text, "the GPU had nothing to do 80.0 % of 100.0 s\n"
+                              "  25.0 % waiting for a file\n"
+                              "  2.0 % allocating or freeing in the driver\n"
+                              "  50.0 % the submitting thread computed, in the first 45 s");
+}
+
+/* A GPU that was drained by waits is refilled by launches; these are not what to mend. */
+static void launches_after_waits_have_no_remedy(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char buf[256];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_launches] = 20 * SECOND;
+    device->cause_ns[gf_host_gpu_wait] = 19 * SECOND;
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
+    device->cause_ns[gf_host_driver] = 2 * SECOND;
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_gpu_wait, buf, sizeof(buf)));
+}
+
 static const char *line_without_cpu(unsigned ms, unsigned own_ms, unsigned cpus)
 {
     static struct gf_gpu_time time;
@@ -355,6 +403,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_three_causes_have_lines),
+        cmocka_unit_test(the_start_is_named),
+        cmocka_unit_test(launches_after_waits_have_no_remedy),
         cmocka_unit_test(a_thread_without_a_cpu_lost_it_to_this_process_or_to_others),
         cmocka_unit_test(communication_has_a_line),
         cmocka_unit_test(unknown_time_has_a_reason),

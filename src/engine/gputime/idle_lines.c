@@ -59,9 +59,20 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
         return;
     path_row_of(lines, cause, *path ? path : text)->ns += lines->pending_ns[cause];
     struct gf_cause_line *row = line_row_of(lines, cause, at);
-    if (row)
+    if (row) {
         row->ns += lines->pending_ns[cause];
+        row->lately_ns += lines->pending_ns[cause];
+    }
     lines->pending_ns[cause] = 0;
+    gf_store_release(&lines->locked, false);
+}
+
+void gf_cause_lines_age(struct gf_cause_lines *lines)
+{
+    if (!gf_brief_lock(&lines->locked))
+        return;
+    for (unsigned i = 0; i < lines->count; i++)
+        lines->row[i].lately_ns /= 2;
     gf_store_release(&lines->locked, false);
 }
 
@@ -73,7 +84,7 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
         return;
     for (unsigned i = 0; i < lines->count; i++) {
         struct gf_cause_line *most = &ret[lines->row[i].cause];
-        if (!most->at.line || lines->row[i].ns > most->ns)
+        if (!most->at.line || lines->row[i].lately_ns > most->lately_ns)
             *most = lines->row[i];
     }
     gf_store_release(&lines->locked, false);
@@ -219,6 +230,9 @@ static enum gf_host_cause refine(enum gf_host_cause cause, const struct gf_host_
     if (sample->call == gf_host_driver ||
         (sample->call == gf_host_gpu_wait && cause != gf_host_preempted))
         return sample->call;
+    /* While a thread waits for another one, such as autograd's, that one submits the work. */
+    if (sample->launch_bound && (cause == gf_host_thread || cause == gf_host_waiting))
+        return sample->after_wait ? gf_host_gpu_wait : gf_host_launches;
     if (cause != gf_host_computing)
         return cause;
     return sample->after_wait ? gf_host_gpu_wait : sample->launch_bound ? gf_host_launches : cause;

@@ -18,7 +18,7 @@
 
 struct gf_cause_line {
     enum gf_host_cause cause;
-    uint64_t ns;
+    uint64_t ns, lately_ns; /* lately: the older the time is, the less of it counts */
     struct gf_python_line at;
 };
 
@@ -52,8 +52,11 @@ void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, 
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
                         const struct gf_python_line *at, const char *path);
 
+/* Called when the whole time has grown by a quarter. */
+void gf_cause_lines_age(struct gf_cause_lines *lines);
+
 /*
- * Sets ret[cause] to the line with the most time; its `line` is 0 if no line is known. May be
+ * Sets ret[cause] to the line with the most time lately; its `line` is 0 if no line is known. May be
  * called on any thread.
  */
 void gf_cause_lines_read(struct gf_cause_lines *lines,
@@ -91,7 +94,7 @@ struct gf_host_sample {
     uintptr_t python;
     enum gf_host_cause call; /* driver or gpu_wait if a thread is inside such a call, else other */
     bool launch_bound;       /* the thread submits work in quick succession */
-    /* The thread submits work between any two samples, and has waited for the GPU since. */
+    /* The thread submits work between any two samples, and has waited for the GPU since, or often. */
     bool after_wait;
     const struct gf_submit_gap *gap; /* NULL: the GPU waits for a peer */
 };

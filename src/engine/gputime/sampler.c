@@ -33,6 +33,8 @@
  * If the mean time between submissions is less than this, the rate of submissions limits the GPU.
  */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
+#define WAITS_OFTEN                                                                                \
+    8u /* submissions for each wait, from which on not the waits keep the GPU idle */
 #define STOP_TRIES 200u /* number of waits of 100 us each */
 
 struct device {
@@ -52,6 +54,7 @@ static struct sampler {
     _Atomic uint64_t interval_ns;        /* the present mean interval between samples */
     uint64_t planned_ns;                 /* duration of the present sleep */
     uint64_t before_ns, begun, unlisted; /* time and counts of the previous sample */
+    uint64_t waits, waited;              /* waits until the previous sample, and since */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
     pid_t tid;             /* the thread that samples */
@@ -177,6 +180,17 @@ static bool follows_wait(void)
     return gf_load_relaxed(&most->waited) == gf_load_relaxed(&most->begun);
 }
 
+/* Counts how often threads have waited for the GPU since the last sample. */
+static void count_waits(void)
+{
+    uint64_t waits = 0;
+
+    for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++)
+        waits += gf_load_relaxed(&sampler.preload->submissions->submitters[i].waits);
+    sampler.waited = waits - sampler.waits;
+    sampler.waits = waits;
+}
+
 /*
  * moved: the number of calls that submitted work since the last sample. gap: NULL if the GPU is
  * busy.
@@ -197,7 +211,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
         .python = gf_load_relaxed(&device->gaps.last_python),
         .call = cause_of_call(),
         .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS,
-        .after_wait = moved && follows_wait(),
+        .after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
         .gap = gap,
     };
 
@@ -233,16 +247,19 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
     gf_gaps_see(&device->gaps, last->at_ns, now, sample.state != gf_gpu_unknown,
                 sample.state == gf_gpu_empty);
     if (sample.state == gf_gpu_empty) {
-        if (!sample.late)
+        if (!sample.late) {
             sample.cause =
                 cause_of(number, &sampler.preload->submissions->gaps[number], interval, moved, now);
+            sample.undecided = sample.cause == gf_host_gpu_wait && cause_of_call() == gf_host_other;
+        }
         gf_gaps_cause(&device->gaps, sample.cause);
         if (sampler.before_ns)
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
     if (sample.state == gf_gpu_queued && cause_of_call() == gf_host_gpu_wait)
         gf_host_see_wait(&device->host, gf_load_relaxed(&device->gaps.last_python), now);
-    gf_gpu_shares_add(&device->shares, &sample);
+    if (gf_gpu_shares_add(&device->shares, &sample))
+        gf_cause_lines_age(&device->host.lines);
 }
 
 /* Whether a communication library has submitted work that was not seen to be complete. */
@@ -338,6 +355,7 @@ static void take_sample(void)
     const uint64_t now = gf_now_ns();
     count_questions(&answers, now - start);
     const uint64_t interval = sampler.before_ns ? now - sampler.before_ns : 0;
+    count_waits();
     const enum gf_host_cause late =
         interval > 4 * sampler.planned_ns + LATE_NS ? cause_of_delay(interval) : gf_host_other;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
@@ -435,6 +453,7 @@ static void read_device(struct device *device, struct gf_gpu_time_device *ret)
         ret->cause_ns[i] = gf_load_relaxed(&device->shares.cause_ns[i]);
     for (unsigned i = 0; i < GF_LATE_CAUSES; i++)
         ret->late_ns[i] = gf_load_relaxed(&device->shares.late_ns[i]);
+    gf_gpu_shares_start(&device->shares, &ret->start);
     ret->exact_ns = gf_load_relaxed(&device->shares.exact_ns);
     ret->samples = gf_load_relaxed(&device->shares.samples);
     ret->gap_count = gf_load_relaxed(&device->gaps.count);

@@ -26,10 +26,11 @@ struct gf_gpu_time {
         uint64_t state_ns[GF_GPU_STATE_COUNT];
         uint64_t cause_ns[GF_HOST_CAUSE_COUNT];
         uint64_t late_ns[GF_LATE_CAUSES]; /* the unknown time before late samples, by cause */
+        struct gf_gpu_start start;
         uint64_t exact_ns, samples, gap_count;
         /* Longest first; a gap with `ns` 0 ends the list. */
         struct gf_gpu_gap longest[GF_GAPS_LONGEST];
-        /* For each cause, the line with the most time. */
+        /* For each cause, the line with the most time lately. */
         struct gf_cause_line line[GF_HOST_CAUSE_COUNT];
     } device[GF_SUBMIT_DEVICES];
 };

@@ -34,32 +34,100 @@ static void add_state(struct gf_gpu_shares *shares, enum gf_gpu_state state,
         add_ns(&shares->cause_ns[cause], ns);
 }
 
+static uint64_t whole_ns(const struct gf_gpu_shares *shares)
+{
+    uint64_t whole = 0;
+    for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
+        whole += gf_load_relaxed(&shares->state_ns[i]);
+    return whole;
+}
+
+/* Keeps the present sums in place of the oldest ones, which no reader uses any more. */
+static bool mark_if_due(struct gf_gpu_shares *shares)
+{
+    const uint64_t whole = whole_ns(shares);
+
+    if (whole < gf_max(shares->next_mark_ns, UINT64_C(1000000000)))
+        return false;
+    const unsigned slot = shares->marks++ % GF_SHARE_MARKS;
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
+        gf_store_relaxed(&shares->mark[slot].cause_ns[i], gf_load_relaxed(&shares->cause_ns[i]));
+    gf_store_relaxed(&shares->mark[slot].ns, whole);
+    shares->next_mark_ns = whole + whole / 4;
+    return true;
+}
+
+void gf_gpu_shares_start(struct gf_gpu_shares *shares, struct gf_gpu_start *ret)
+{
+    const uint64_t most = whole_ns(shares) / 2;
+    unsigned best = GF_SHARE_MARKS;
+
+    memset(ret, 0, sizeof(*ret));
+    for (unsigned i = 0; i < GF_SHARE_MARKS; i++) {
+        const uint64_t ns = gf_load_relaxed(&shares->mark[i].ns);
+        if (ns > ret->ns && ns <= most) {
+            ret->ns = ns;
+            best = i;
+        }
+    }
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT && best < GF_SHARE_MARKS; i++)
+        ret->cause_ns[i] = gf_load_relaxed(&shares->mark[best].cause_ns[i]);
+}
+
+/* Adds the half of the interval before a sample. A sum never decreases, so undecided time waits. */
+static void add_before(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample,
+                       uint64_t ns)
+{
+    if (sample->undecided && sample->state == gf_gpu_empty)
+        shares->undecided_ns = ns;
+    else
+        add_state(shares, sample->state, sample->cause, ns);
+}
+
+/*
+ * Decides the cause of the last sample's time. If the thread has gone on with something else while
+ * the GPU stayed empty, this is the cause.
+ */
+static void decide(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample,
+                   bool still_empty)
+{
+    if (shares->last.undecided && still_empty && !sample->late && !sample->undecided)
+        shares->last.cause = sample->cause;
+    if (shares->undecided_ns)
+        add_state(shares, gf_gpu_empty, shares->last.cause, shares->undecided_ns);
+    shares->undecided_ns = 0;
+}
+
 /*
  * Adds a sample. If the sample is late, the state in the interval before it is unknown. But if
  * nothing was submitted in the interval (quiet), and the GPU was empty before and after it, the GPU
  * was empty all the time.
  */
-void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample)
+bool gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample)
 {
+    const bool still_empty =
+        sample->quiet && sample->state == gf_gpu_empty && shares->last.state == gf_gpu_empty;
+    decide(shares, sample, still_empty);
     const struct gf_gpu_sample last = shares->last;
     const uint64_t ns = sample->at_ns - last.at_ns;
 
     shares->last = *sample;
     if (!last.at_ns)
-        return;
-    if (sample->quiet && sample->state == gf_gpu_empty && last.state == gf_gpu_empty) {
+        return false;
+    if (still_empty) {
         add_ns(&shares->exact_ns, ns);
         add_state(shares, gf_gpu_empty, sample->late ? sample->cause : last.cause, ns / 2);
-        add_state(shares, gf_gpu_empty, sample->cause, ns - ns / 2);
+        add_before(shares, sample, ns - ns / 2);
     } else if (sample->late) {
         add_state(shares, gf_gpu_unknown, gf_host_other, ns);
         if (sample->cause < GF_LATE_CAUSES)
             add_ns(&shares->late_ns[sample->cause], ns);
     } else {
         add_state(shares, last.state, last.cause, ns / 2);
-        add_state(shares, sample->state, sample->cause, ns - ns / 2);
+        add_before(shares, sample, ns - ns / 2);
     }
     add_ns(&shares->samples, 1);
+    return mark_if_due(shares);
 }
 
 static enum gf_host_cause most_seen(const struct gf_gaps *gaps)

@@ -29,10 +29,26 @@ const char *gf_host_cause_name(enum gf_host_cause cause);
 /* Why a sample is late is one of the first causes. */
 #define GF_LATE_CAUSES ((unsigned)gf_host_preempted + 1U)
 
+/*
+ * Sums are kept as of times of which each is a quarter longer than the one before. So one of them is
+ * in the first half of the whole time, and not in its first two fifths, unless that is short.
+ */
+#define GF_SHARE_MARKS 5u
+
+/* The sums of the start of the sampled time: its length, and the empty time by cause. */
+struct gf_gpu_start {
+    uint64_t ns, cause_ns[GF_HOST_CAUSE_COUNT];
+};
+
 struct gf_gpu_sample {
     uint64_t at_ns;
     enum gf_gpu_state state;
     enum gf_host_cause cause; /* the cause if the GPU is empty or the sample is late */
+    /*
+     * The cause is a wait for the GPU that is over. If the thread goes on with something else, that
+     * was the cause.
+     */
+    bool undecided;
     /* True if no work was submitted between the previous sample and this one. */
     bool quiet;
     bool late; /* true if the interval before this sample is much longer than planned */
@@ -46,10 +62,22 @@ struct gf_gpu_shares {
     /* Total of the intervals between two empty samples in which nothing was submitted. */
     _Atomic uint64_t exact_ns;
     _Atomic uint64_t samples;
-    struct gf_gpu_sample last; /* used only by the thread that adds samples */
+    struct {
+        _Atomic uint64_t ns, cause_ns[GF_HOST_CAUSE_COUNT];
+    } mark[GF_SHARE_MARKS];
+    /* Used only by the thread that adds samples. */
+    struct gf_gpu_sample last;
+    uint64_t undecided_ns; /* empty time before the last sample that is not in the sums yet */
+    uint64_t marks, next_mark_ns;
 };
 
-void gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);
+/* Returns true if the whole time has grown by a quarter since it last returned true. */
+bool gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);
+/*
+ * Reads the sums of the start, which is at most half of the whole time; `ns` is 0 in the first
+ * seconds. May be called on any thread.
+ */
+void gf_gpu_shares_start(struct gf_gpu_shares *shares, struct gf_gpu_start *ret);
 
 /*
  * Records the gaps of one device. A gap is an interval in which the device had no work. Each gap is

@@ -107,6 +107,29 @@ static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_
     return false;
 }
 
+/* The cause's time after the start of the run. */
+static uint64_t later_ns(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+{
+    return device->cause_ns[cause] - gf_min(device->start.cause_ns[cause], device->cause_ns[cause]);
+}
+
+/* Whether nearly all of the cause's time was in the start of the run, such as that of a first step. */
+static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+{
+    return device->start.ns && 10 * later_ns(device, cause) < device->cause_ns[cause];
+}
+
+/*
+ * After each wait for the GPU or for memory, the GPU stays empty until the launches of the next work
+ * are quick enough. Then the launches are not what to mend.
+ */
+static bool is_secondary(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+{
+    return cause == gf_host_launches &&
+           device->cause_ns[gf_host_gpu_wait] + device->cause_ns[gf_host_driver] >
+               device->cause_ns[cause];
+}
+
 /* Whether the line that computed is in the function that wrote a file, and so prepares what it writes. */
 static bool computes_for_file(const struct gf_gpu_time_device *device)
 {
@@ -120,12 +143,13 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
                                        const struct gf_gpu_time_device *device,
                                        enum gf_host_cause cause, char *buf, size_t size)
 {
+    const uint64_t whole = gf_gpu_time_whole(device);
     struct gf_textbuf out = {buf, size, 0};
 
     *buf = '\0';
-    if (!*causes[cause].remedy ||
-        permille(device->cause_ns[cause], gf_gpu_time_whole(device)) < REMEDY_LEAST ||
-        happened_once(device, cause))
+    if (!*causes[cause].remedy || happened_once(device, cause) || was_at_start(device, cause) ||
+        is_secondary(device, cause) || permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
+        permille(later_ns(device, cause), whole - device->start.ns) < REMEDY_LEAST)
         return buf;
     if (cause == gf_host_preempted)
         say_users(&out, &time->without_cpu);
@@ -134,6 +158,29 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     else
         gf_say(&out, "%s", causes[cause].remedy);
     return buf;
+}
+
+/*
+ * Returns which cause to say next: the one with the most time, but causes of the start last.
+ * GF_HOST_CAUSE_COUNT: all that take enough time are said.
+ */
+static unsigned next_cause(const struct gf_gpu_time_device *device,
+                           const bool said[GF_HOST_CAUSE_COUNT])
+{
+    const uint64_t whole = gf_gpu_time_whole(device);
+    uint64_t most = 0;
+    unsigned ret = GF_HOST_CAUSE_COUNT;
+
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++) {
+        if (said[i] || permille(device->cause_ns[i], whole) < PERMILLE_LEAST)
+            continue;
+        const uint64_t weight = device->cause_ns[i] + (was_at_start(device, i) ? 0 : whole);
+        if (weight > most) {
+            most = weight;
+            ret = i;
+        }
+    }
+    return ret;
 }
 
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
@@ -145,18 +192,17 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
     for (unsigned count = say_copying(out, device); count < CAUSES_SAID; count++) {
-        unsigned most = GF_HOST_CAUSE_COUNT;
-        for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
-            if (!said[i] &&
-                (most == GF_HOST_CAUSE_COUNT || device->cause_ns[i] > device->cause_ns[most]))
-                most = i;
-        if (permille(device->cause_ns[most], whole) < PERMILLE_LEAST)
+        const unsigned cause = next_cause(device, said);
+        if (cause == GF_HOST_CAUSE_COUNT)
             return;
-        said[most] = true;
-        say_share(out, "\n  ", device->cause_ns[most], whole);
-        gf_say(out, " %s", causes[most].words);
-        say_line(out, &device->line[most].at);
-        if (*gf_summary_gpu_time_remedy(time, device, most, remedy, sizeof(remedy)))
+        said[cause] = true;
+        say_share(out, "\n  ", device->cause_ns[cause], whole);
+        gf_say(out, " %s", causes[cause].words);
+        say_line(out, &device->line[cause].at);
+        if (was_at_start(device, cause))
+            gf_say(out, ", in the first %lu s",
+                   (device->start.ns + UINT64_C(999999999)) / 1000000000);
+        if (*gf_summary_gpu_time_remedy(time, device, cause, remedy, sizeof(remedy)))
             gf_say(out, " (%s)", remedy);
     }
 }

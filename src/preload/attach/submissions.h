@@ -121,6 +121,7 @@ static inline void gf_submissions_waited(void)
     if (set && set <= GF_COUNTER_OWN && !gf_thread.inside) {
         struct gf_submitter *submitter = &gf_submissions.submitters[set - 1];
         gf_store_relaxed(&submitter->waited, gf_load_relaxed(&submitter->begun));
+        gf_store_relaxed(&submitter->waits, gf_load_relaxed(&submitter->waits) + 1);
     }
 }
 
