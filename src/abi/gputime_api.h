@@ -46,7 +46,7 @@ enum gf_work {
     /* Kernels, graphs, memsets, host functions, and memory operations of streams. */
     gf_work_kernel = 1,
     gf_work_copy = 2,
-    gf_work_comm = 4, /* submitted by a communication library */
+    gf_work_comm = 4, /* kernels that NCCL launched */
 };
 
 /*

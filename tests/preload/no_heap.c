@@ -10,6 +10,7 @@
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/copy_waits.h"
+#include "preload/trace/unwind.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/run_root.h"
 #include "preload/trace/python.h"
@@ -255,6 +256,12 @@ uintptr_t gf_python_thread_state(void)
 bool gf_python_describe(struct gf_python *ret)
 {
     (void)ret;
+    return false;
+}
+
+bool gf_unwind_is_in(const void *address, const char *name, uintptr_t *ret_start, size_t *ret_size)
+{
+    (void)address, (void)name, (void)ret_start, (void)ret_size;
     return false;
 }
 

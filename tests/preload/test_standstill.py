@@ -22,6 +22,19 @@ STEPS = """
 sys.path.insert(1, PYTHON)
 import gpufeed
 start()
+def collective(seconds, own=False):
+    sys.path.insert(1, EXAMPLES)
+    import feed
+    cuda, duration = feeder.libcuda, ctypes.c_uint64(seconds * 10**9)
+    module, spin, words = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_void_p * 1)(ctypes.addressof(duration))
+    feeder.check(cuda.cuModuleLoadData(ctypes.byref(module), feed.KERNELS))
+    feeder.check(cuda.cuModuleGetFunction(ctypes.byref(spin), module, b"spin"))
+    step()
+    if own:
+        feeder.check(cuda.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, None, words, None))
+    else:
+        feeder.check(ctypes.CDLL("libnccl.so.2").gf_test_all_reduce(spin, None, duration))
+    feeder.check(cuda.cuStreamSynchronize(None))
 for number in range(1, 32):
     gpufeed.set_step(number)
     step()
@@ -54,6 +67,20 @@ PROGRAMS = {
         while not has_sample(json.load(open(os.environ["GPUFEED_REPORT"]))) and time.monotonic() < end:
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
+    """, {}),
+    # A collective waits for a peer, on the stream of other work, and so keeps the GPU busy.
+    "collective": ("""
+        def watch():
+            end = time.monotonic() + 50
+            while '"standstill"' not in open(os.environ["GPUFEED_LOG"]).read() and time.monotonic() < end:
+                time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        threading.Thread(target=watch).start()
+        collective(60)
+    """, {}),
+    "long_kernel": ("""
+        threading.Timer(4, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        collective(60, own=True)
     """, {}),
     "serves": ("""
         import asyncio
@@ -143,7 +170,7 @@ LIMIT = dict(GPUFEED_STANDSTILL=2, GPUFEED_VERBOSE=1, PYTHONDONTWRITEBYTECODE=1)
 
 def write(folder, text, packages):
     start = "import signal\n" + START + STEPS
-    for name, places in {"PRELOAD_TESTS": SOURCE / "tests" / "preload", "PYTHON": SOURCE / "python"}.items():
+    for name, places in {"PRELOAD_TESTS": SOURCE / "tests" / "preload", "PYTHON": SOURCE / "python", "EXAMPLES": SOURCE / "examples"}.items():
         start = start.replace(name, repr(str(places)))
     (folder / "program.py").write_text(start + textwrap.dedent(text), encoding="utf-8")
     for name, module in packages.items():
@@ -178,6 +205,12 @@ def test_a_standstill_is_named_once_and_its_end_is_logged(stood):
     assert line.endswith(" in read_shard") and f"gpufeed: {line}\n" in said
 
 
+def test_a_collective_that_waits_for_a_peer_is_no_progress(stood):
+    said, events, _ = stood["collective"].result()
+    assert [event["event"] for event in events] == ["standstill"], said
+    assert "after a wait for the GPU at program.py:" in events[0]["text"] and " in collective" in events[0]["text"]
+
+
 def test_a_standstill_is_in_the_report_at_once(stood):
     said, events, folder = stood["sleeps_late"].result()
     report = read_report(folder / "report.json")
@@ -186,7 +219,7 @@ def test_a_standstill_is_in_the_report_at_once(stood):
     assert report["samples"][-1]["at_s"] > found["at_s"] + 2, report["samples"]
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("sleeps")])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("sleeps") and name != "collective"])
 def test_other_pauses_are_not_named(stood, name):
     said, events, _ = stood[name].result()
     assert not events and "no step has ended" not in said

@@ -262,9 +262,15 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
         gf_cause_lines_age(&device->host.lines);
 }
 
-/* Whether a communication library has submitted work that was not seen to be complete. */
+/* Whether NCCL has submitted work that was not seen to be complete. */
 static bool communicates(int device)
 {
+    unsigned work = gf_load_relaxed(&sampler.preload->submissions->legacy_work);
+
+    for (unsigned i = 0; i < GF_SUBMITTERS; i++)
+        work |= gf_load_relaxed(&sampler.preload->submissions->submitters[i].own_work);
+    if (work & gf_work_comm)
+        return true;
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++) {
         const struct gf_stream_slot *slot = &sampler.preload->submissions->slots[i];
         if (gf_load_relaxed(&slot->stream) > GF_SUBMIT_FILLING &&

@@ -143,6 +143,11 @@ static void see_progress(uint64_t now)
     end(now);
 }
 
+bool gf_standstill_is_near(uint64_t now)
+{
+    return stand.least_ns && now - stand.progress_ns >= SECOND;
+}
+
 void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
                        const struct gf_python_line *at)
 {
@@ -150,6 +155,10 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
         return;
     if (progress || !stand.progress_ns) {
         see_progress(now);
+        return;
+    }
+    if (!gf_standstill_is_near(now)) { /* of a busy GPU, no cause is known yet */
+        stand.second_ns = now;
         return;
     }
     /* A thread without a CPU counts as still doing what it did before. */
@@ -172,9 +181,4 @@ void gf_standstill_see(uint64_t now, bool progress, enum gf_host_cause cause,
     check(now);
     stand.still = stand.others = 0;
     stand.second_ns = now;
-}
-
-bool gf_standstill_is_near(uint64_t now)
-{
-    return stand.least_ns && now - stand.progress_ns >= SECOND;
 }

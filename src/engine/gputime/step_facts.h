@@ -37,7 +37,7 @@ enum gf_step_fact {
     gf_step_fact_minor, /* page faults of the process without I/O */
     gf_step_fact_major, /* page faults with I/O */
     gf_step_fact_throttled,
-    gf_step_fact_communicating, /* a GPU had only work of a communication library */
+    gf_step_fact_communicating, /* a GPU had only kernels that NCCL launched */
     gf_step_fact_queued,        /* a GPU had other work */
     gf_step_fact_clock,         /* work that a GPU did not do because its clock was low */
     GF_STEP_FACT_IDLE,          /* a GPU had nothing to do: a fact for each enum gf_host_cause */

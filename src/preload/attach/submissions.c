@@ -16,6 +16,7 @@
 _Static_assert(GF_SUBMITTERS_OWN == GF_COUNTER_OWN, "submitters are numbered as counter sets");
 
 _Atomic unsigned gf_submissions_elsewhere, gf_submissions_epoch;
+struct gf_communication gf_communication;
 static _Atomic unsigned queries;    /* of the program's threads, in progress */
 static _Atomic bool has_lost_query; /* a query did not end: no more queries, and no more waits */
 

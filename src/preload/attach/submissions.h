@@ -114,6 +114,25 @@ static inline void gf_submissions_doing(unsigned doing)
         gf_store_relaxed(&gf_submissions.submitters[set - 1].doing, doing);
 }
 
+/*
+ * The code of NCCL, which a caller of cuGetProcAddress was found to be. `size` is stored last; 0: NCCL
+ * has not been seen.
+ */
+struct gf_communication {
+    _Atomic(uintptr_t) start;
+    _Atomic size_t size;
+};
+extern struct gf_communication gf_communication;
+
+/* Returns the kind of work of a kernel that the code at `caller` launches. */
+static inline unsigned gf_submissions_kind(const void *caller)
+{
+    const size_t size = gf_load_acquire(&gf_communication.size);
+    return gf_unlikely((uintptr_t)caller - gf_load_relaxed(&gf_communication.start) < size)
+               ? gf_work_comm
+               : gf_work_kernel;
+}
+
 /* Records that the calling thread has waited for the GPU. */
 static inline void gf_submissions_waited(void)
 {

@@ -28,15 +28,16 @@ DESTROY(cuStreamDestroy_v2);
 
 /* The hooks of launches of kernels, graphs and host functions. */
 
+#define CALLER_KIND gf_submissions_kind(__builtin_return_address(0))
 #define KERNEL(symbol, null_stream)                                                                \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, CALLER_KIND,                                      \
                    (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
                     unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
                     unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra), \
                    (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,              \
                     sharedMemBytes, hStream, kernelParams, extra))
 #define COOPERATIVE(symbol, null_stream)                                                           \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
+    GF_SUBMIT_HOOK(symbol, hStream, null_stream, CALLER_KIND,                                      \
                    (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
                     unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
                     unsigned sharedMemBytes, CUstream hStream, void **kernelParams),               \
@@ -44,7 +45,7 @@ DESTROY(cuStreamDestroy_v2);
                     sharedMemBytes, hStream, kernelParams))
 #define KERNEL_EX(symbol, null_stream)                                                             \
     GF_SUBMIT_HOOK(                                                                                \
-        symbol, config ? config->hStream : NULL, null_stream, gf_work_kernel,                      \
+        symbol, config ? config->hStream : NULL, null_stream, CALLER_KIND,                         \
         (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),           \
         (config, f, kernelParams, extra))
 #define HOST_FUNCTION(symbol, null_stream)                                                         \

@@ -9,6 +9,7 @@
 #include "preload/hook/driver_call.h"
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
+#include "preload/trace/unwind.h"
 
 #include <dlfcn.h>
 
@@ -107,29 +108,45 @@ static bool gf_hook_table_contains(const void *address)
     return false;
 }
 
+/* NCCL, also with a static CUDA runtime, looks up the launches of its kernels itself. */
+static void see_caller(const void *caller)
+{
+    uintptr_t start;
+    size_t size;
+
+    if (gf_load_relaxed(&gf_communication.size) ||
+        !gf_unwind_is_in(caller, "libnccl.so", &start, &size))
+        return;
+    gf_store_relaxed(&gf_communication.start, start);
+    gf_store_release(&gf_communication.size, size);
+}
+
 /*
  * Called after the driver has looked up the caller's name, version and flags, so a function that
  * the driver lacks stays missing. The address that the driver returned selects the hook.
  */
-static CUresult substitute_hook(CUresult result, void **pfn)
+static CUresult substitute_hook(CUresult result, void **pfn, const void *caller)
 {
     if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.inside || gf_thread.in_driver ||
         gf_duplicate_load_passes())
         return result;
     void *hook = gf_hook_table_find(gf_driver(), *pfn);
-    if (hook)
+    if (hook) {
         *pfn = hook;
+        see_caller(caller);
+    }
     return result;
 }
 
 GF_HOOK(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags),
-        substitute_hook(real(symbol, pfn, cudaVersion, flags), pfn));
+        substitute_hook(real(symbol, pfn, cudaVersion, flags), pfn, __builtin_return_address(0)));
 
 #define RESOLVER(name)                                                                             \
     GF_HOOK(name,                                                                                  \
             (const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,                    \
              CUdriverProcAddressQueryResult *symbolStatus),                                        \
-            substitute_hook(real(symbol, pfn, cudaVersion, flags, symbolStatus), pfn))
+            substitute_hook(real(symbol, pfn, cudaVersion, flags, symbolStatus), pfn,              \
+                            __builtin_return_address(0)))
 
 RESOLVER(cuGetProcAddress_v2);
 RESOLVER(cuGetProcAddress_v2_ptsz);

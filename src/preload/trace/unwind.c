@@ -61,6 +61,19 @@ const void *gf_unwind_object(const void *address)
     return find && find((void *)(uintptr_t)address, &object) == 0 ? object.dlfo_map_start : NULL;
 }
 
+bool gf_unwind_is_in(const void *address, const char *name, uintptr_t *ret_start, size_t *ret_size)
+{
+    find_object_fn *const find = gf_load_acquire(&find_object);
+    struct dl_find_object object;
+
+    if (!find || find((void *)(uintptr_t)address, &object) != 0)
+        return false;
+    const char *path = object.dlfo_link_map->l_name, *slash = strrchr(path, '/');
+    *ret_start = (uintptr_t)object.dlfo_map_start;
+    *ret_size = (uintptr_t)object.dlfo_map_end - *ret_start;
+    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
+}
+
 /*
  * Reads a word of the stack. If the window does not contain the word, the window is refilled from
  * this address on, because the next frames lie above it.

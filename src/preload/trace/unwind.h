@@ -59,6 +59,12 @@ void gf_unwind_open(void);
 const void *gf_unwind_object(const void *address);
 
 /*
+ * Whether the address is in an object whose file name begins with `name`. If so, sets *ret_start and
+ * *ret_size to its range. Takes no lock.
+ */
+bool gf_unwind_is_in(const void *address, const char *name, uintptr_t *ret_start, size_t *ret_size);
+
+/*
  * Finds the frames of the calling thread, beginning with the first frame outside of this library.
  * scratch: GF_UNWIND_SCRATCH bytes of memory, which is not on the stack, because the thread's stack
  * may be too small.
