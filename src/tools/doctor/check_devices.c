@@ -431,8 +431,8 @@ void gf_check_batch_huge_pages(const struct gf_check_input *input, struct gf_fin
     if (gf_check_is_inference(input) || !find_mount(input, "/dev/shm", &mount) ||
         strcmp(mount.type, "tmpfs") != 0)
         return;
-    const char *huge = strstr(mount.options, "huge=");
-    if (huge && strncmp(huge, "huge=never", strlen("huge=never")) != 0) {
+    /* With huge=advise, only memory that asks for huge pages gets them, and PyTorch does not ask. */
+    if (strstr(mount.options, "huge=always") || strstr(mount.options, "huge=within_size")) {
         gf_ok(ret, "batches in /dev/shm get huge pages");
         return;
     }
