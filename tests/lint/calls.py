@@ -90,6 +90,7 @@ WRITERS = {
     "src/engine/transfer/files/shared_read.c": "compares the flags of the program's descriptor",
     "src/os/cpu_claim.c": "a device of the kernel at a fixed path",
     "src/os/own_table.c": "/dev/null for a thread's own descriptor table",
+    "src/tools/run/private_shm.c": "files of /proc/self, and a file without a name",
 }
 
 

@@ -37,6 +37,8 @@ def complete(*words, cwd=None):
     (["run", "--bind", "node", "--hea"], ["--heap="]),
     (["run", "--bind", "=", "node", "--hea"], ["--heap="]),
     (["run", "--stall-us", "=", ""], []),
+    (["run", "--sh"], ["--shm="]),
+    (["run", "--shm", "=", ""], ["huge"]),
     (["run", "--stall-wait-us", "1"], []),
     (["run", "--stage-ring", ""], ["auto"]),
     (["report", "a-l"], ["a-log"]),

@@ -439,4 +439,6 @@ void gf_check_batch_huge_pages(const struct gf_check_input *input, struct gf_fin
     gf_problem(ret, "batches in /dev/shm get no huge pages");
     gf_evidence(ret, "/proc/self/mountinfo: %s: %s", mount.point, mount.options);
     gf_command(ret, "mount -o remount,huge=within_size /dev/shm");
+    gf_fix(ret, "%s    (root, on the host); or gpufeed run --shm=huge, for one program",
+           ret->last->script);
 }

@@ -11,6 +11,7 @@
 #include "tools/run/init.h"
 #include "tools/run/prebind.h"
 #include "tools/run/preload_path.h"
+#include "tools/run/private_shm.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -27,6 +28,7 @@ struct gf_plan {
     const char *obstacle; /* why the program does not load the library; NULL if it does */
     bool huge_pages_off;  /* PR_SET_THP_DISABLE is set */
     char binding[2048];   /* "" if the program does not load the library */
+    char shm[512];        /* the mount of /dev/shm; "" without --shm */
 };
 
 #define PRELOAD "LD_PRELOAD"
@@ -90,6 +92,8 @@ static void gf_plan_print(const struct gf_plan *plan)
         puts("huge pages  off (PR_SET_THP_DISABLE)");
     if (*plan->binding)
         print_plain("binding", plan->binding);
+    if (*plan->shm)
+        print_plain("/dev/shm", plan->shm);
 }
 
 /*
@@ -280,6 +284,27 @@ static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
         gf_cli_error("run", "%s", plan->binding);
 }
 
+/*
+ * Carries out --shm=huge, or only describes it in the plan. If that fails, prints why, and the program
+ * runs with the present mount. Returns false for a rank of several, after an error.
+ */
+static bool mount_shm(const struct gf_env *env, char *const *command, bool dry,
+                      struct gf_plan *plan)
+{
+    const char *verbose = gf_env_get(env, "GPUFEED_VERBOSE");
+    const enum gf_shm result = gf_shm_mount(command, env, dry, plan->shm, sizeof(plan->shm));
+
+    if (result == gf_shm_ranks)
+        return gf_cli_fail(false, "run",
+                           "--shm=huge would separate this rank from the other ranks on this host: "
+                           "use `gpufeed run --shm=huge` to start the launcher");
+    if (result == gf_shm_failed)
+        gf_cli_error("run", "--shm=huge has no effect: %s", plan->shm);
+    else if (!dry && verbose && strcmp(verbose, "2") == 0)
+        gf_cli_error("run", "/dev/shm: %s", plan->shm);
+    return true;
+}
+
 /* Reports why the program cannot run. Returns the same exit code as env(1). */
 static int report_not_run(const char *name, const char *program, int error)
 {
@@ -305,6 +330,7 @@ struct gf_run_flags {
     bool help;
     bool print;
     bool init;   /* fork, and stay as the program's init */
+    bool shm;    /* mount a private /dev/shm */
     int command; /* index in argv of the program to run; argc if absent */
 };
 
@@ -312,12 +338,12 @@ struct gf_run_flags {
  * Values of flags in getopt's table. The flag for row i of options.def has the value FLAG_OPTION +
  * i.
  */
-enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_OPTION = 256 };
+enum { FLAG_PRINT = 1, FLAG_INIT, FLAG_SHM, FLAG_OPTION = 256 };
 
 static const struct option *make_table(void)
 {
     static char names[GF_OPTION_COUNT][GF_OPTION_FLAG_MAX];
-    static struct option table[GF_OPTION_COUNT + 4];
+    static struct option table[GF_OPTION_COUNT + 5];
     size_t count = 0;
 
     for (size_t i = 0; i < GF_OPTION_COUNT; i++)
@@ -327,14 +353,16 @@ static const struct option *make_table(void)
     table[count++] = (struct option){"help", no_argument, NULL, GF_FLAG_HELP};
     table[count++] = (struct option){"init", no_argument, NULL, FLAG_INIT};
     table[count++] = (struct option){"print", no_argument, NULL, FLAG_PRINT};
+    table[count++] = (struct option){"shm", required_argument, NULL, FLAG_SHM};
     return table;
 }
 
 static int report_missing_value(const struct option *flag)
 {
-    char allowed[256];
+    char allowed[256] = "huge";
 
-    gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], allowed, sizeof(allowed));
+    if (flag->val != FLAG_SHM)
+        gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], allowed, sizeof(allowed));
     return gf_cli_fail(-EINVAL, "run", "--%s needs a value; allowed: %s", flag->name, allowed);
 }
 
@@ -367,6 +395,10 @@ static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_f
             ret->print = true;
         else if (code == FLAG_INIT)
             ret->init = true;
+        else if (code == FLAG_SHM && strcmp(optarg, "huge") == 0)
+            ret->shm = true;
+        else if (code == FLAG_SHM)
+            return gf_cli_fail(-EINVAL, "run", "--shm=%.80s is not valid; allowed: huge", optarg);
         else if (code == GF_FLAG_NO_VALUE)
             return report_missing_value(reader.flag);
         else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg, env))
@@ -403,6 +435,7 @@ static void print_run_help(void)
             0, width);
     fputs("\n  --print\n      show what `gpufeed run` would do, without running COMMAND\n"
           "  --init\n      stay as a container's init: forward signals to COMMAND, reap orphans\n"
+          "  --shm=huge\n      mount a private /dev/shm with huge pages for COMMAND\n"
           "  -h, --help\n      show this help\n",
           stdout);
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
@@ -455,6 +488,8 @@ int gf_cmd_run(int argc, char **argv)
     gf_env_set(&env, GF_NAME_RUN, pid);
     if (!plan.obstacle)
         bind_before_exec(&env, flags.print, &plan);
+    if (flags.shm && !mount_shm(&env, command, flags.print, &plan))
+        return GF_EXIT_USAGE;
     if (flags.print) {
         plan.program = program;
         plan.command = command;
