@@ -312,6 +312,23 @@ CASES = {
                       os.fsync(file.fileno())
                   time.sleep(0.1)
     """}, computes=True),
+    # The compiler's frames are many, and change while they are read.
+    "deep_compile": Case("compile", None, """
+        from torch._dynamo import convert_frame
+        start()
+        steps(lambda: convert_frame.convert(180))  # here
+    """, {"torch/__init__.py": "", "torch/_dynamo/__init__.py": "", "torch/_dynamo/convert_frame.py": """
+              import time
+              def convert(depth):
+                  if depth:
+                      return convert(depth - 1) + simplify(depth)
+                  end = time.thread_time() + 0.05
+                  while time.thread_time() < end:
+                      simplify(40)
+                  return 0
+              def simplify(depth):
+                  return simplify(depth - 1) + 1 if depth else 0
+    """}, computes=True),
     "barrier": Case("ranks", "", """
         import torch.distributed.distributed_c10d
         def between():

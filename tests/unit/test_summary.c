@@ -84,6 +84,8 @@ static void launches_after_waits_have_no_remedy(void **state)
     device->cause_ns[gf_host_gpu_wait] = 19 * SECOND;
     assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
     device->cause_ns[gf_host_driver] = 2 * SECOND;
+    device->cause_ns[gf_host_computing] = 20 * SECOND;
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
     assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
     assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_gpu_wait, buf, sizeof(buf)));
 }

@@ -185,6 +185,16 @@ static void frames_decide_between_causes(void **state)
     assert_int_equal(gf_wait_cause(gf_wait_unread, NULL, 0), gf_host_other);
 }
 
+static void some_causes_are_known_by_frames_alone(void **state)
+{
+    (void)state;
+    assert_true(gf_wait_is_by_frames(gf_host_compile));
+    assert_true(gf_wait_is_by_frames(gf_host_import));
+    assert_false(gf_wait_is_by_frames(gf_host_input)); /* of a debugger, or of a call */
+    assert_false(gf_wait_is_by_frames(gf_host_computing));
+    assert_false(gf_wait_is_by_frames(gf_host_gil));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_descriptor_is_told_by_its_link_and_its_end),
         cmocka_unit_test(only_files_of_packages_are_modules),
         cmocka_unit_test(frames_decide_between_causes),
+        cmocka_unit_test(some_causes_are_known_by_frames_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

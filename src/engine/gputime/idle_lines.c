@@ -207,6 +207,10 @@ static void read_host(void *closure)
     if (!is_own)
         place.count = 0;
     r->cause = cause_of_facts(r, is_own, &place);
+    /* The frames of deep or quick code cannot always be read. What it is a part of goes on. */
+    if (r->cause == gf_host_computing && is_own && !r->line.line &&
+        gf_wait_is_by_frames(r->host->cause))
+        r->cause = r->host->cause;
     r->has_workers = may_wait_for_workers(r->cause, &place);
 }
 

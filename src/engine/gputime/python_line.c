@@ -28,7 +28,7 @@ size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size
  * and in frameworks with many layers, more frames are read.
  */
 #define FEW 24u
-#define FRAMES 128u
+#define FRAMES 256u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*

@@ -246,3 +246,16 @@ enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_pystack
             return rows[i].cause;
     return gf_host_waiting;
 }
+
+bool gf_wait_is_by_frames(enum gf_host_cause cause)
+{
+    bool ret = false;
+
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++)
+        if (rows[i].cause == cause) {
+            if (rows[i].kinds != ANY || !*rows[i].module)
+                return false;
+            ret = true;
+        }
+    return ret;
+}

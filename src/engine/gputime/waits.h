@@ -53,6 +53,9 @@ enum gf_wait_kind gf_wait_by_futex(const struct gf_wait *wait, const uint32_t wo
  */
 const char *gf_wait_module(const char *file);
 
+/* Whether the cause is known by frames alone, whatever the thread waits for. */
+bool gf_wait_is_by_frames(enum gf_host_cause cause);
+
 /*
  * Returns the cause. frames: the thread's Python frames, innermost first, up to the first one in a
  * file of the program.

@@ -120,12 +120,12 @@ static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_c
 }
 
 /*
- * After each wait for the GPU or for memory, the GPU stays empty until the launches of the next work
- * are quick enough. Then the launches are not what to mend.
+ * After each wait for the GPU or for memory, the GPU stays empty until enough new work is launched.
+ * Then the launches, and what the thread computes between them, are not what to mend.
  */
 static bool is_secondary(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    return cause == gf_host_launches &&
+    return (cause == gf_host_launches || cause == gf_host_computing) &&
            device->cause_ns[gf_host_gpu_wait] + device->cause_ns[gf_host_driver] >
                device->cause_ns[cause];
 }
