@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * blocks KIND MIB: blocks that come and go; few are live at a time. MIB is the largest size. Prints the peak.
+ * blocks KIND MIB: blocks that come and go; few are live at a time. MIB is the largest size. Prints the peak. With
+ * MEMORY_FULL there are more rounds.
  *
  *   rising      one live block, sizes rise to MIB (bucketed batches, growing contexts)
  *   falling     one live block, sizes fall
@@ -40,7 +41,7 @@ static void *aligned(uint64_t *seed, size_t size)
 static void at_random(size_t most, const char *kind)
 {
     uint64_t seed = 1;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < scaled(16, 6); i++) {
         const size_t size = most / 8 + chance(&seed) % (most - most / 8);
         char *volatile block = kind[0] == 'c'   ? calloc(1, size)
                                : kind[0] == 'a' ? aligned(&seed, size)
@@ -61,7 +62,7 @@ static void swing(size_t most)
 {
     uint64_t seed = 1;
     char *last = NULL;
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < scaled(24, 8); i++) {
         char *next = touched(most / 5 * 3 + chance(&seed) % (most / 5 * 2));
         free(last);
         last = next;
@@ -69,13 +70,13 @@ static void swing(size_t most)
     free(last);
 }
 
-static void replaced(size_t count, size_t least, size_t spread, int rounds)
+static void replaced(size_t count, size_t least, size_t spread, int turns)
 {
     char *block[256] = {0};
     uint64_t seed = 1;
     if (count > 256)
         fail("too many blocks");
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < turns; i++) {
         char **at = &block[chance(&seed) % count];
         free(*at);
         *at = touched(least + chance(&seed) % spread);
@@ -97,7 +98,7 @@ static void phase(size_t total, size_t size)
 
 static void phases(size_t total)
 {
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < scaled(4, 2); i++) {
         phase(total, 256 << 10);
         phase(total, 3 * MIB);
         phase(total, 20 * MIB);
@@ -109,7 +110,7 @@ static sem_t places;
 static void *one_of_a_crowd(void *arg)
 {
     uint64_t seed = (uintptr_t)arg;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < scaled(40, 12); i++) {
         sem_wait(&places);
         free(touched(MIB + chance(&seed) % (7 * MIB)));
         sem_post(&places);
@@ -161,9 +162,9 @@ static int run(const char *kind, size_t most)
     else if (strcmp(kind, "swing") == 0)
         swing(most);
     else if (strcmp(kind, "border") == 0)
-        replaced(16, 4 * MIB - 100000, 200000, 1500);
+        replaced(16, 4 * MIB - 100000, 200000, scaled(1500, 300));
     else if (strcmp(kind, "middle") == 0)
-        replaced(most / (2 * MIB + MIB / 2), MIB, 3 * MIB, 2500);
+        replaced(most / (2 * MIB + MIB / 2), MIB, 3 * MIB, scaled(2500, 600));
     else if (strcmp(kind, "phases") == 0)
         phases(most);
     else if (strcmp(kind, "crowd") == 0)

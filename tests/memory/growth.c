@@ -100,7 +100,7 @@ static void shrunk_blocks(size_t size)
 static void cut_and_grown(size_t size)
 {
     char *block = touched(size);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < scaled(12, 5); i++) {
         block = realloc(block, size / 6);
         block = realloc(block, size - (size_t)i * MIB / 2);
         touch(block, size - (size_t)i * MIB / 2);

@@ -6,13 +6,6 @@
 
 #include <errno.h>
 
-/* How often each case repeats. */
-static inline int times(int suite)
-{
-    const char *full = getenv("MEMORY_FULL");
-    return full && *full && *full != '0' ? 5 * suite : suite;
-}
-
 static inline void need(int true_, const char *what)
 {
     if (!true_) {

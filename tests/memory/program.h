@@ -78,6 +78,18 @@ static inline void put_result(double held)
            (double)kib_of("self", "status", "VmRSS") / 1024, held, cpu_seconds());
 }
 
+/* How often a program repeats what it does, before a release and in the suite. */
+static inline int scaled(int full, int suite)
+{
+    const char *asked = getenv("MEMORY_FULL");
+    return asked && *asked && *asked != '0' ? full : suite;
+}
+
+static inline int times(int suite)
+{
+    return scaled(5 * suite, suite);
+}
+
 /* Writes one byte of each page, and the last byte. The compiler knows malloc and would omit stores into a block that
  * is not read. */
 static inline void touch(char *block, size_t size)

@@ -3,7 +3,7 @@
 import pytest
 from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 
-SECONDS = scaled(120, 3)
+SECONDS = scaled(120, 1)
 EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
 IN_ENGINE = ["parts", "zero", "forks", "registered"]
 CHANGED = ["first", "replaced", "holes", "shrinks", "lowered", "sparse", "crowded", "no_handlers", "filter", "low", "relocked"]

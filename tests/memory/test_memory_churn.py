@@ -4,7 +4,7 @@ import pytest
 from memorykit import LIBRARY, MORE, PROCESSES, measure, natives_until, needs_jemalloc, peak_bound, scaled
 
 pytestmark = needs_jemalloc
-ROWS = {"joined": (800, scaled(40, 10)), "passed": (800, scaled(40, 10)), "children": (4, 6)}
+ROWS = {"joined": (scaled(800, 400), scaled(40, 10)), "passed": (scaled(800, 400), scaled(40, 10)), "children": (4, 6)}
 RISE = 16  # MiB that a program may hold more at the end than after half of the rounds
 
 

@@ -9,7 +9,7 @@ BLOCK_KIB = [128, 1024, 3072, 12288]
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@pytest.mark.parametrize("rounds", [1, 10])
+@pytest.mark.parametrize("rounds", [1, scaled(10, 4)])
 @pytest.mark.parametrize("block", BLOCK_KIB)
 def test_a_sleeping_worker_holds_little(programs, block, rounds, process):
     """Without an engine, each worker holds at most 8 MiB, and children of an engine process 64 MiB more than glibc's."""
