@@ -37,7 +37,7 @@ static void use_heap(unsigned rounds)
 
 static void *run(void *arg)
 {
-    use_heap(2000);
+    use_heap(600);
     return arg;
 }
 
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4; i++)
         if (pthread_create(&thread[i], NULL, run, NULL))
             return 1;
-    use_heap(2000);
+    use_heap(600);
     const pid_t child = fork();
     if (child == 0) {
         use_heap(500);

@@ -288,7 +288,7 @@ static void settle(void)
 
 /* The blocks to check, and the pages of which the monitor was notified. */
 
-#define BLOCKS 64
+#define BLOCKS 16
 static struct block {
     char *start;
     size_t size;
@@ -365,24 +365,24 @@ static void clear_reused(void) /* calloc of a block that was just freed */
 
 static void trim(void)
 {
-    for (int i = 0; i < BLOCKS; i++)
-        fill((size_t)1024 << i % 13);
+    for (int i = 0; i < 13; i++)
+        fill((size_t)1024 << i);
     free_all();
     malloc_trim(0);
 }
 
 static void release(void) /* the setting of MALLOC_CONF decides whether pages go away at once */
 {
-    for (int i = 0; i < BLOCKS; i++)
+    for (int i = 0; i < 16; i++)
         fill((size_t)65536 << i % 8);
     free_all();
 }
 
 static void shrink(void)
 {
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 3; i++)
         fill((size_t)8 << 20);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 3; i++)
         blocks[i].start = realloc(blocks[i].start, 5 << 20);
     malloc_trim(0);
 }

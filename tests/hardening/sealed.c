@@ -29,8 +29,8 @@ static void copy(CUdeviceptr device, size_t bytes, int seed)
 {
     unsigned char *from = malloc(bytes), *to = calloc(1, bytes);
 
-    for (size_t i = 0; i < bytes; i++)
-        from[i] = (unsigned char)(i / 4096 * 7 + (size_t)seed);
+    for (size_t i = 0; i < bytes; i += 4096)
+        memset(from + i, (int)(i / 4096 * 7 + (size_t)seed), 4096);
     ok(cuMemcpyHtoD(device, from, bytes));
     ok(cuMemcpyDtoH(to, device, bytes));
     printf("%zu MiB %s\n", bytes / MIB, memcmp(from, to, bytes) ? "differ" : "arrived");
@@ -61,18 +61,18 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc && count < 64; i++)
         numbers[count++] = (unsigned)atoi(argv[i]);
     char *const shared =
-        mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(shared, 1, 64 * MIB);
+        mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 1, 32 * MIB);
     if (count)
         nanosleep(&settled, NULL);
     if (argv[1][0] == 'P')
         sandbox_synced(numbers, count);
     else if (argv[1][0] == 'T')
         sandbox_filter(numbers, count, SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
-    if (munmap(shared, 64 * MIB))
+    if (munmap(shared, 32 * MIB))
         _exit(91);
-    for (int i = 0; i < 3; i++)
-        copy(device, (size_t)(8 << i) * MIB, i);
+    for (int i = 0; i < 2; i++)
+        copy(device, (size_t)(8 << 2 * i) * MIB, i);
     if (count)
         nanosleep(&moment, NULL); /* time for a round of the library's thread */
     copy(device, 16 * MIB, 9);

@@ -31,7 +31,7 @@ SETS = {"set_mempolicy": ["set_mempolicy"], "mbind": ["mbind"], "sched_setaffini
                       "set_mempolicy_home_node", "sched_setscheduler", "sched_setparam", "sched_setattr", "setpriority",
                       "ioprio_set"],
         "looks": ["mincore", "move_pages", "process_vm_readv"], "writes": ["process_vm_writev"]}
-ARRIVED = "".join(f"{mib} MiB arrived\n" for mib in (1, 1, 8, 16, 32, 16))
+ARRIVED = "".join(f"{mib} MiB arrived\n" for mib in (1, 1, 8, 32, 16))
 EAGER = {"GPUFEED_STAGE_MIN": "65536", "GPUFEED_STAGE_THREADS": "4"}
 
 
