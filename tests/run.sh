@@ -3,7 +3,8 @@
 # Installs missing packages, builds with warnings as errors, and runs all tests. The last line is "N
 # passed, N failed, N skipped"; before it stand the failed cases, one a line, and the reasons for skips. Arguments go to `meson
 # test`: tests/run.sh --suite unit. The suite "full" runs only if it is named. "--foreign [SUITE...]" runs
-# the suites of other projects (tests/foreign) instead. tests/changed.sh runs what a change needs.
+# the suites of other projects (tests/foreign) instead. tests/changed.sh runs what a change needs. Lines that begin with "=="
+# say after how many seconds each phase began.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -13,6 +14,21 @@ scripts/packages.sh "${foreign[@]}"
 if [ ! -f build/build.ninja ]; then
     meson setup build -Dwerror=true || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 fi
+phase() {
+    echo "== $SECONDS s: $1"
+}
+beside='' machines='' sanitizers=''
+stop() { # what still runs beside the script
+    for group in $beside; do kill -- "-$group"; done
+    for process in $machines $sanitizers; do kill "$process"; done
+} 2>/dev/null
+trap stop EXIT
+if ((!$#)); then
+    # The other builds, and tests that only compile or read code, take the CPU time that the build and the tests leave.
+    setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build' &
+    beside=$!
+fi
+phase build
 if ! meson compile -C build; then
     echo "the build failed"
     echo "0 passed, 1 failed, 0 skipped"
@@ -31,16 +47,16 @@ many=$(($(nproc) * 3))
 if (($#)); then
     run testlog "$many" "$@" || status=1
 else
-    touch build/meson-logs/testlog-{unit,compilers,machines}.json # tests/count.py complains of a log without results
+    touch build/meson-logs/testlog-{unit,alone,compilers,machines}.json # tests/count.py complains of a log without results
+    phase "unit tests"
     run testlog-unit "$many" --suite unit --suite fuzz || status=1
-    # The other builds, and tests that only compile or read code, take the CPU time that the other tests leave.
-    setsid tests/lint/idle.sh sh -c 'tests/sanitize.sh --build; tests/aarch64.sh --build' &
-    beside=$!
-    trap '{ kill -- -"$beside"; kill $(jobs -p); } 2>/dev/null' EXIT
+    run testlog-alone 1 --suite alone || status=1
     # The virtual machines run one after another, and leave a CPU to the builds, and then to the builds' tests.
+    phase "virtual machines"
     run testlog-machines 1 --suite numa &
     machines=$!
     wait "$beside"
+    phase "tests of the other builds"
     setsid tests/lint/idle.sh meson test -C build --no-rebuild --logbase testlog-compilers --num-processes 2 \
         --print-errorlogs --suite compilers &
     beside=$!
@@ -55,9 +71,13 @@ else
     [ $? -eq 77 ] || builds+=(build-aarch64)
     wait "$sanitizers"
     wait "$machines" || status=1
-    run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz || status=1
+    sanitizers='' machines=''
+    phase "all other tests"
+    run testlog "$many" --no-suite full --no-suite numa --no-suite compilers --no-suite unit --no-suite fuzz --no-suite alone || status=1
+    phase "what still compiles"
     wait "$beside" || status=1
-    trap - EXIT
+    beside=''
+    phase end
 fi
 ((status == 0)) || tests/again.py build
 exec tests/count.py "${builds[@]}"
