@@ -14,12 +14,12 @@ _preload = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_preload)
 SOURCE = _preload.SOURCE
 BUILD, SIM_DIR, PRELOAD, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.PRELOAD, _preload.ENGINE_DIR
-Runner, run, compile_c = _preload.Runner, _preload.run, _preload.compile_c
+Runner, run, compile_c, rounds = _preload.Runner, _preload.run, _preload.compile_c, _preload.rounds
 pytest_collection_modifyitems = _preload.pytest_collection_modifyitems
 APPS = BUILD / "tests" / "diff"
 
 # For long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50
-CALLS = int(os.environ.get("GF_DIFF_CALLS", "5000"))
+CALLS = int(os.environ.get("GF_DIFF_CALLS", rounds(5000, 2500)))
 
 
 def seeds():

@@ -7,7 +7,7 @@ import ctypes
 import re
 
 import pytest
-from conftest import APPS, SOURCE, Runner
+from conftest import APPS, SOURCE, Runner, rounds
 
 # The program calls these itself, so a fault would also hit its own calls. The tests below cover
 # them.
@@ -134,7 +134,7 @@ def test_an_event_that_fails_anywhere(run, expected):
         assert len(lines_about(done)) == 1, (n, done.stderr)
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:  # the runs sleep most of the time
-        list(pool.map(check, range(1, 37)))
+        list(pool.map(check, range(1, 37, rounds(1, 3))))
 
 
 def test_what_was_sent_before_an_event_failed_arrives(run):
@@ -143,7 +143,7 @@ def test_what_was_sent_before_an_event_failed_arrives(run):
     asking = {"STEPS_ASK": 1, "SIM_DELAY": "dma:5000"}
     native = run(APPS / "steps", sim=True, preload=False, **asking).stdout
     assert native.count("arrived -> 0 ") == 3
-    for n in range(36, 46):
+    for n in range(36, 46, rounds(1, 2)):
         done = run(APPS / "steps", sim=True, SIM_FAULT=f"cuEventRecord:{n}:999", **asking, **STAGED)
         assert (done.returncode, done.stdout) == (0, native), (n, done.stderr)
 

@@ -7,10 +7,10 @@ import re
 import subprocess
 
 import pytest
-from conftest import APPS, SOURCE, seeds
+from conftest import APPS, SOURCE, rounds, seeds
 
 STAGED = {"GPUFEED_STAGE_MIN": 65536, "GPUFEED_STAGE_THREADS": 4}
-TURNS = int(os.environ.get("GF_DIFF_TURNS", "120"))
+TURNS = int(os.environ.get("GF_DIFF_TURNS", rounds(120, 60)))
 WAYS = {"small ring": {"GPUFEED_STAGE_RING": 4 << 20}, "large ring": {"GPUFEED_STAGE_RING": 256 << 20},
         "late": {"SIM_DMA": "late", "SIM_LATE_MS": 5}, "queued": {"GPUFEED_ASYNC": "queue"}}
 RUNS = [(seed, streams, threads, way)

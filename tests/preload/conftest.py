@@ -29,6 +29,14 @@ APPS = BUILD / "tests" / "preload"
 # Meson sets MESON_EXE_WRAPPER if the build is for another processor. The tests then run their programs under that
 # emulator.
 EMULATOR = shlex.split(os.environ.get("MESON_EXE_WRAPPER", ""))
+LONG = os.environ.get("GF_LONG", "") not in ("", "0")
+
+
+
+def rounds(before_release, suite):
+    """Returns how often a test repeats what may go wrong only by chance: more in the suite full, which sets GF_LONG."""
+    return before_release if LONG else suite
+
 
 # The beginning of a Python program that copies 8 MiB to the GPU. The program imports ctypes.
 START_COPIES = """

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from preloadkit import *
-from conftest import BUILD
+from conftest import BUILD, LONG
 
 PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
@@ -39,7 +39,7 @@ def build_preload(folder, cc, *flags, arch=platform.machine()):
     return preload
 
 
-@pytest.fixture(scope="module", params=["as built", "gcc -O0", "clang -O0", "clang -O2"])
+@pytest.fixture(scope="module", params=["as built", "gcc -O0", "clang -O2", *(["clang -O0"] if LONG else [])])
 def preload(request, tmp_path_factory):
     if request.param == "as built":
         return PRELOAD

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from conftest import APPS
+from conftest import APPS, rounds
 from test_stall import GIVE_BACK, events
 from test_stall_cuda import PYTHON, program  # noqa: F401
 
@@ -156,8 +156,8 @@ def test_a_cut_line_spoils_no_other(run, compile_c, tmp_path):
         #include <string.h>
         #include <sys/resource.h>
         static void stall(void) {
-            char *volatile block = malloc(64 << 20);
-            memset(block, 1, 64 << 20);
+            char *volatile block = malloc(16 << 20);
+            memset(block, 1, 16 << 20);
             free(block);
         }
         static void limit(rlim_t size) {
@@ -186,7 +186,7 @@ def test_a_cut_line_spoils_no_other(run, compile_c, tmp_path):
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
 def test_the_last_event_before_an_exit(program, tmp_path, end):  # noqa: F811
     """The writer thread is woken, but the process ends before that thread has run."""
-    for turn in range(12):
+    for turn in range(rounds(12, 5)):
         program(f"""
             import sys
             stall(96)
@@ -217,7 +217,7 @@ def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
 
 
 def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F811
-    for turn in range(6):
+    for turn in range(rounds(6, 3)):
         program("""
             def log_threads():
                 return [tid for tid, name in thread_names().items() if name == "gpufeed-log"]

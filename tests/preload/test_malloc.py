@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from conftest import APPS, PRELOAD, Runner
+from conftest import APPS, PRELOAD, Runner, rounds
 
 # Lines of malloc_semantics that differ from glibc 2.36, with the reason.
 EXPECTED = {
@@ -144,7 +144,7 @@ def test_functions_that_an_allocator_before_lacks_call_it(run, compile_c, settin
 
 @pytest.mark.parametrize("setting", [{}, {"GPUFEED_HEAP": "off"}])
 def test_threads_and_forks(run, setting):
-    result = run(APPS / "malloc_threads", timeout=250, **setting)
+    result = run(APPS / "malloc_threads", timeout=250, ROUNDS=rounds(1500, 600), **setting)
     assert result.stderr == ""
     assert result.stdout == "churned\n200 children of 200\n"
 

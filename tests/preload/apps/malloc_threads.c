@@ -14,12 +14,12 @@
 
 #define THREADS 100
 #define SLOTS 512
-#define FORKS 200
 
 static void *slots[SLOTS];
 static volatile int stop;
 static pthread_key_t key;
-static long rounds = 1500;
+static long rounds = 600;
+static int forks = 200;
 static int child_threads = 1;
 
 static unsigned next(unsigned *seed)
@@ -103,7 +103,7 @@ static int fork_while_they_allocate(void)
     int good = 0;
     rounds = 1L << 40;
     start(threads, 4);
-    for (int i = 0; i < FORKS; i++) {
+    for (int i = 0; i < forks; i++) {
         const pid_t pid = fork();
         if (pid == 0) {
             alarm(60); /* a deadlock ends in a failure, not in a hang */
@@ -121,14 +121,15 @@ static int fork_while_they_allocate(void)
 int main(void)
 {
     static pthread_t threads[THREADS];
-    const char *wish = getenv("CHILD_THREADS"), *fewer = getenv("ROUNDS");
+    const char *wish = getenv("CHILD_THREADS"), *other = getenv("ROUNDS"), *fewer = getenv("FORKS");
     child_threads = !wish || atoi(wish);
-    rounds = fewer ? atol(fewer) : rounds;
+    rounds = other ? atol(other) : rounds;
+    forks = fewer ? atoi(fewer) : forks;
     pthread_key_create(&key, at_thread_exit);
     start(threads, THREADS);
     join(threads, THREADS);
     printf("churned\n");
-    printf("%d children of %d\n", fork_while_they_allocate(), FORKS);
+    printf("%d children of %d\n", fork_while_they_allocate(), forks);
     for (int i = 0; i < SLOTS; i++)
         check_and_free(slots[i]);
     return 0;
