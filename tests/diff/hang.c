@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LARGE (48 * MIB)
+#define LARGE (24 * MIB)
 
 static CUcontext context;
 static uint32_t *flag;

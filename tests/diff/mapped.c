@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
-#define SIZE (96 * MIB)
+#define SIZE (64 * MIB)
 #define TENSOR (8 * MIB)
 #define OTHER (32 * MIB)
 
@@ -237,11 +237,11 @@ static void few(void)
  */
 static void random_order(void)
 {
-    static const size_t order[] = {7, 2, 9, 4, 0};
-    int fd = make_file("model", SIZE, 1);
+    static const size_t order[] = {7, 2, 9, 4, 0}, size = 12 * TENSOR;
+    int fd = make_file("model", size, 1);
     drop_cache(fd);
-    unsigned char *at = map_file(fd, SIZE, PROT_READ, MAP_SHARED);
-    WANT(madvise(at, SIZE, MADV_RANDOM) == 0);
+    unsigned char *at = map_file(fd, size, PROT_READ, MAP_SHARED);
+    WANT(madvise(at, size, MADV_RANDOM) == 0);
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         copy(at + order[i] * TENSOR, TENSOR, "random");
     kit_sleep_us(300000);

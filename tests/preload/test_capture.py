@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads Python's frames from inside malloc thousands of times. Nothing crashes, and the lines are right.
 
-Makes CAPTURES captures (10000; 100000 in the suite full) in each installed version, on 8 threads.
+Makes CAPTURES captures (2000; 100000 in the suite full) in each installed version, on 8 threads.
 The garbage collector runs at the same time, and every object of the interpreter comes from malloc."""
 import os
 import pathlib
@@ -13,7 +13,7 @@ from test_python import PYTHONS
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARY = APPS / "libcapture.so"
-COUNT = int(os.environ.get("CAPTURES", "5000"))
+COUNT = int(os.environ.get("CAPTURES", "2000"))
 
 
 @pytest.mark.parametrize("version", sorted(PYTHONS))

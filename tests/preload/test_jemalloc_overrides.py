@@ -54,7 +54,7 @@ THREADS = r"""
         return none;
     }
     int main(void) {
-        for (int i = 0; i < 60; i++) on_thread(live);
+        for (int i = 0; i < 30; i++) on_thread(live);
         printf("%ld %ld\n", usage().ru_maxrss >> 10, usage().ru_minflt);
         return 0;
     }"""
@@ -62,9 +62,9 @@ THREADS = r"""
 
 def test_successive_threads_use_the_same_pages(run, compile_c):
     """Each thread uses 10 MiB, of which the heap keeps the start budget of 7. Without reuse, the threads would take
-    150 000 faults. With one set of pages for each thread, the resident memory would grow."""
+    75 000 faults. With one set of pages for each thread, the resident memory would grow."""
     resident, faults = numbers(run, compile_c, THREADS, "threads")
-    assert resident < 50 and faults < 110000, (resident, faults)
+    assert resident < 50 and faults < 55000, (resident, faults)
 
 
 def test_a_thread_starts_without_faults(run, compile_c):
@@ -93,7 +93,7 @@ def test_a_batch_finds_its_place_again(run, compile_c):
             }
         }
         int main(void) {
-            for (int i = 0; i < 250; i++) {
+            for (int i = 0; i < 60; i++) {
                 char *batch = malloc(64 << 20);
                 memset(batch, 1, 64 << 20);
                 some();

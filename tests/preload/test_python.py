@@ -101,9 +101,9 @@ def test_line(python, version, tmp_path):
                 print(line)
         class Class:
             def method(self):
-                for _ in (outer(1) for i in range(6)):
+                for _ in (outer(1) for i in range(4)):
                     pass
-        outer(6)
+        outer(4)
         Class().method()
         import threading
         thread = threading.Thread(target=outer, args=(3,))

@@ -40,7 +40,7 @@ int madvise(void *at, size_t bytes, int advice)
 
 int munmap(void *at, size_t bytes)
 {
-    if (bytes >= 32 << 20 && getenv("SPY")) {
+    if (bytes >= 16 << 20 && getenv("SPY")) {
         char line[512], name[16];
         unsigned long from = 0, to = 0, rss = 0, all = 0;
         FILE *maps = fopen("/proc/self/smaps", "re");
@@ -64,7 +64,7 @@ BODY = """
     libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, ctypes.c_long]
     libc.munmap.argtypes = [c_void_p, c_size_t]
     SHARED, PRIVATE, FIXED, ANONYMOUS, FIXED_NOREPLACE = 1, 2, 16, 32, 0x100000
-    SIZE = 64 * MIB
+    SIZE = 32 * MIB
 
     def memory(size=SIZE, name="torch"):
         path = f"/dev/shm/{name}_{os.getpid()}_{os.urandom(4).hex()}_0"
@@ -114,7 +114,7 @@ BODY = """
         return names.count("gpufeed-copy\\n")
 
     start()
-    pinned(64 * MIB)
+    pinned(LARGE)
     end = time.monotonic() + 20
     while "libgpufeed" in os.environ.get("LD_PRELOAD", "") and helpers() < WANTED and time.monotonic() < end:
         time.sleep(0.01)
@@ -123,22 +123,22 @@ BODY = """
 CASES = {
     "all": ("at = map_(fd := memory()); unmap(at); print(right(os.pread(fd, SIZE, 0)))", 0),
     "twice": ("at = map_(memory()); unmap(at); unmap(at)", 0),
-    "a part": ("at = map_(memory()); unmap(at, 32 * MIB)\n"
-               "print(right(ctypes.string_at(at + 32 * MIB, 32 * MIB), 32))", 32),
+    "a part": ("at = map_(memory(2 * SIZE), size=2 * SIZE); unmap(at)\n"
+               "print(right(ctypes.string_at(at + SIZE, SIZE), 32))", 32),
     "a child's": ("at = map_(memory()); r, w = os.pipe()\n"
                   "if os.fork() == 0:\n"
                   "    os.read(r, 1); os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
                   "unmap(at); os.write(w, b'x'); print(os.wait()[1])", 0),
-    "anonymous": ("unmap(map_(-1, SHARED))", 64),
-    "a memfd": ("unmap(map_(memfd()))", 64),
-    "another program's file": ("unmap(map_(memory(name='psm')))", 64),
-    "private": ("unmap(map_(-1, PRIVATE))", 64),
-    "private of a file": ("at = map_(fd := memory(), PRIVATE); unmap(at)", 64),
-    "two": ("at = map_(memory(2 * SIZE), size=2 * SIZE); map_(memory(), at=at + SIZE); unmap(at, 2 * SIZE)", 128),
+    "anonymous": ("unmap(map_(-1, SHARED))", 32),
+    "a memfd": ("unmap(map_(memfd()))", 32),
+    "another program's file": ("unmap(map_(memory(name='psm')))", 32),
+    "private": ("unmap(map_(-1, PRIVATE))", 32),
+    "private of a file": ("at = map_(fd := memory(), PRIVATE); unmap(at)", 32),
+    "two": ("at = map_(memory(2 * SIZE), size=2 * SIZE); map_(memory(), at=at + SIZE); unmap(at, 2 * SIZE)", 64),
     "on disk": ("import tempfile\nfile = tempfile.TemporaryFile(dir=FOLDER); file.truncate(SIZE)\n"
-                "unmap(map_(file.fileno()))", 64),
+                "unmap(map_(file.fileno()))", 32),
     "not a page's start": ("at = map_(fd := memory()); unmap(at + 8, SIZE - 8)\n"
-                           "print(right(ctypes.string_at(at, SIZE)))", 64),
+                           "print(right(ctypes.string_at(at, SIZE)))", 32),
 }
 
 
@@ -162,24 +162,24 @@ def unmapped(program, compile_c, run, tmp_path):
 
 def has_room():
     free = os.statvfs("/dev/shm")
-    return free.f_bavail * free.f_frsize >= 128 << 20
+    return free.f_bavail * free.f_frsize >= 64 << 20
 
 
-pytestmark = pytest.mark.skipif(not has_room(), reason="less than 128 MiB in /dev/shm")
+pytestmark = pytest.mark.skipif(not has_room(), reason="less than 64 MiB in /dev/shm")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_left_to_unmap(unmapped, case):
     body, left = CASES[case]
     native, ours = unmapped(body)
-    assert native[0] >= 64 and ours[0] == left, (native, ours)
+    assert native[0] >= 32 and ours[0] == left, (native, ours)
 
 
 @pytest.mark.parametrize("threads, environment", [(2, {}), (4, {"GPUFEED_STAGE": "off"}), (4, {"GPUFEED": "observe"})])
 def test_only_where_helpers_can(unmapped, threads, environment):
     native, ours = unmapped(CASES["all"][0], threads, **environment) if "GPUFEED" not in environment else \
         unmapped("WANTED = 0\n" + CASES["all"][0], 1, **environment)
-    assert native == ours == [64]
+    assert native == ours == [32]
 
 
 FILE = """
@@ -235,20 +235,20 @@ def test_a_monitor_in_the_same_thread(unmapped):
         pytest.skip("userfaultfd is refused here")
     os.close(faults)
     native, ours = unmapped(textwrap.dedent(MONITORED))
-    assert native == ours == [64], (native, ours)
+    assert native == ours == [32], (native, ours)
 
 
 @pytest.mark.parametrize("case", FILE_CASES)
 def test_nothing_is_left_when_munmap_returns(unmapped, case):
     native, ours = unmapped(textwrap.dedent(FILE) + FILE_CASES[case])
-    assert len(native) == len(ours) and native[0] == 64 and not any(ours), (native, ours)
+    assert len(native) == len(ours) and native[0] == 32 and not any(ours), (native, ours)
 
 
 # A mapping of 64 GiB, of which 64 MiB have pages, and the calls that remove pages.
 SPARSE = """
     SPARSE = 64 << 30
     at = libc.mmap(None, SPARSE, 3, SHARED, {make}(SPARSE), 0)
-    ctypes.memset(at + {first}, 1, SIZE)
+    ctypes.memset(at + {first}, 1, 2 * SIZE)
     calls = c_int.in_dll(libc, "calls"); before = calls.value
     unmap(at, SPARSE)
     print(0 <= calls.value - before <= {most})
@@ -334,29 +334,29 @@ NOW_CASES = {
 def has_plenty():
     free = os.statvfs("/dev/shm")
     available = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
-    return free.f_bavail * free.f_frsize >= 40 * 64 << 20 and available >= 4 << 20
+    return free.f_bavail * free.f_frsize >= 40 * 32 << 20 and available >= 4 << 20
 
 
-plenty = pytest.mark.skipif(not has_plenty(), reason="less than 2.5 GiB in /dev/shm, or less than 4 GiB of memory")
+plenty = pytest.mark.skipif(not has_plenty(), reason="less than 1.25 GiB in /dev/shm, or less than 4 GiB of memory")
 
 
 @plenty
 @pytest.mark.parametrize("case", LATER_CASES)
 def test_later_munmap_leaves_nothing_to_the_call(unmapped, case):
     native, ours = unmapped(textwrap.dedent(FILE + LATER) + "settle()\n" + LATER_CASES[case], GPUFEED_UNMAP="later")
-    assert native == [64] and ours == [], (native, ours)
+    assert native == [32] and ours == [], (native, ours)
 
 
 @pytest.mark.parametrize("case", NOW_CASES)
 def test_later_frees_now_what_would_be_noticed(unmapped, case):
     native, ours = unmapped(textwrap.dedent(FILE + LATER) + "settle()\n" + NOW_CASES[case], GPUFEED_UNMAP="later")
-    assert native == [64] and ours == [0], (native, ours)
+    assert native == [32] and ours == [0], (native, ours)
 
 
 def test_later_needs_32_times_the_size(unmapped):
     free = os.statvfs("/dev/shm")
-    size = free.f_bavail * free.f_frsize // 20 >> 21 << 21
-    if not 64 << 20 <= size <= 2 << 30:
+    size = free.f_bavail * free.f_frsize // 24 >> 21 << 21
+    if not 32 << 20 <= size <= 2 << 30:
         pytest.skip("/dev/shm is too small or too large for it")
     native, ours = unmapped(textwrap.dedent(FILE + LATER) + f"settle()\nat = map_(file({size}), size={size})\n"
                             f"unmap(at, {size}); print(mapped())", GPUFEED_UNMAP="later")
