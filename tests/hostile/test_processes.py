@@ -13,6 +13,7 @@ import pytest
 
 from conftest import COMMAND, needs_root
 from test_input import RAW, bounded
+from test_stacks import FUSE
 
 HOSTILE = """
 import ctypes, mmap, os, resource, sys, time
@@ -154,6 +155,40 @@ def test_children_of_a_process_with_many_threads(tmp_path, compile_c):
         finally:
             one.kill()
     assert len(shown) > 200 and one.pid not in shown
+
+
+# Each open of the report takes 1 s.
+SLOW_REPORTS = FUSE.replace("import ctypes", "import ctypes, time").replace(
+    "elif call == 14 and node == 3: continue", "elif call == 14 and node == 3: print(1, flush=True); time.sleep(1); out = struct.pack('<QII', 1, 0, 0)")
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_slow_reports_of_another_user(other, shared, compile_c):
+    """Each report is answered before the time for one process is over."""
+    program = shutil.copy(compile_c(ENGINES, "-pthread"), shared)
+    engine = shutil.copy(program, shared / "libgpufeed-engine.so")
+    (shared / "mount").mkdir()
+    with subprocess.Popen([sys.executable, "-c", SLOW_REPORTS, shared / "mount", "/etc/passwd", "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            with other.start([program, "12", engine], stdout=subprocess.PIPE, env={"GPUFEED_REPORT": f"{shared}/mount/report"}) as many:
+                assert many.stdout.readline() == b"ready\n"
+                done = bounded("top", "-n1")
+                many.kill()
+        finally:
+            server.kill()
+            opened = server.stdout.read().split()
+            subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    assert done.stdout.count(b"has no figures yet, or they cannot be read") >= 12 and 1 <= len(opened) <= 5, (opened, done)
+
+
+@pytest.mark.parametrize("words", [["top", "-n1"], ["top", "--json"], ["top", "no-job"], ["stacks", "no-job"]])
+def test_a_child_that_cannot_be_started(tmp_path, compile_c, words):
+    fails = compile_c("#include <errno.h>\nint fork(void) { errno = EAGAIN; return -1; }", "-shared", "-fPIC", name="fails.so")
+    done = subprocess.run(["/usr/bin/env", f"LD_PRELOAD={fails}", COMMAND, *words], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1 and b"cannot start a child process" in done.stderr and b"No process" not in done.stdout, done
 
 
 MAPPED = """

@@ -326,8 +326,8 @@ static bool find_processes(const struct words *words, struct shown *ret)
 
     if (is_pid)
         add_shown(ret, (pid_t)pid);
-    else
-        gf_snapshot_find(words->operand, &found);
+    else if (gf_snapshot_find(words->operand, &found))
+        return false;
     for (size_t i = 0; i < found.count; i++)
         add_shown(ret, found.pids[i]);
     for (unsigned i = 0; words->children && i < ret->count; i++)

@@ -252,7 +252,9 @@ static int check_operand(struct words *words)
 
     if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
         return check_process(words->only);
-    gf_snapshot_find(words->operand, &found);
+    const int error = gf_snapshot_find(words->operand, &found);
+    if (error)
+        return error;
     if (found.count) {
         words->only = 0;
         return 0;
@@ -260,8 +262,7 @@ static int check_operand(struct words *words)
     if (words->only)
         return check_process(words->only);
     return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s",
-                       words->operand,
-                       found.unreadable ? "; processes of other users cannot be read" : "");
+                       words->operand, found.unreadable ? "; other processes cannot be read" : "");
 }
 
 struct picture {
@@ -314,8 +315,8 @@ static void draw(struct picture *picture)
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
     if (!picture->found.count)
-        printf("No process of this user uses libgpufeed now%s.\n",
-               picture->found.unreadable ? ", and processes of other users cannot be read" : "");
+        printf("No process of this user uses libgpufeed now.%s\n",
+               picture->found.unreadable ? " Other processes cannot be read." : "");
     if (picture->found.dropped)
         printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
                picture->found.dropped);
@@ -396,29 +397,32 @@ static void fold_workers(struct picture *picture)
 }
 
 /*
- * Finds the processes to show. Returns false if the user named a process, and this process has
- * ended.
+ * Finds the processes to show. Returns 0, 1 if the user named a process, and this process has ended, or
+ * -errno.
  */
-static bool find(const struct words *words, struct picture *picture)
+static int find(const struct words *words, struct picture *picture)
 {
     if (!words->only) {
-        gf_snapshot_find(words->operand, &picture->found);
+        const int error = gf_snapshot_find(words->operand, &picture->found);
         fold_workers(picture);
-        return true;
+        return error;
     }
+    gf_snapshot_begin();
     picture->found.pids[0] = words->only;
     picture->found.count = 1;
     const int error = gf_snapshot_check(words->only);
-    return !error || error == -ETIMEDOUT; /* its mappings cannot be read now */
+    return error && error != -ETIMEDOUT; /* its mappings cannot be read now */
 }
 
-static void show(const struct words *words)
+/* Returns 0 or -errno. */
+static int show(const struct words *words)
 {
     static struct picture picture;
     const bool terminal = words->count > 1 && !words->json && gf_screen_open();
+    int ended = 0;
 
     for (uint64_t i = 0; i < words->count; i++) {
-        if ((i && !gf_screen_wait(PERIOD_MS)) || !find(words, &picture))
+        if ((i && !gf_screen_wait(PERIOD_MS)) || (ended = find(words, &picture)))
             break;
         if (terminal)
             gf_screen_clear();
@@ -428,6 +432,7 @@ static void show(const struct words *words)
             break;
     }
     gf_screen_close();
+    return gf_min(ended, 0);
 }
 
 int gf_cmd_top(int argc, char **argv)
@@ -442,6 +447,5 @@ int gf_cmd_top(int argc, char **argv)
     }
     if (words.operand && check_operand(&words))
         return GF_EXIT_FAILED;
-    show(&words);
-    return GF_EXIT_OK;
+    return show(&words) ? GF_EXIT_FAILED : GF_EXIT_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "os/launch.h"
 #include "os/procfs.h"
+#include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
@@ -362,9 +363,37 @@ static bool receive(int fd, uint64_t until_ns, char **ret, size_t *ret_length)
     return got == 0;
 }
 
+static uid_t user_of(pid_t pid)
+{
+    char path[32];
+    struct stat found;
+
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    return stat(path, &found) ? (uid_t)-1 : found.st_uid;
+}
+
 /* The more children hang, the shorter is the wait for the next one. */
 #define PATIENCE_NS UINT64_C(4000000000)
 #define PATIENCE_HALVES 5
+/*
+ * How long the processes of other users may keep one list waiting. Of a user's many processes, each may
+ * answer shortly before its time is over. An answer within QUICK_NS does not count.
+ */
+#define OTHERS_NS PATIENCE_NS
+#define QUICK_NS UINT64_C(50000000)
+static uint64_t others_ns;
+
+/* Returns how long the process may keep the command waiting. */
+static uint64_t patience_for(bool is_other, uint64_t most_ns)
+{
+    return is_other ? gf_min(most_ns, OTHERS_NS - gf_min(others_ns, OTHERS_NS)) : most_ns;
+}
+
+static void count_wait(bool is_other, uint64_t since_ns)
+{
+    const uint64_t took_ns = gf_now_ns() - since_ns;
+    others_ns += is_other && took_ns > QUICK_NS ? took_ns : 0;
+}
 
 void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
 {
@@ -373,16 +402,20 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     int ends[2];
 
     *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none, .is_wanted = true};
-    if (is_silent(pid) || pipe2(ends, O_CLOEXEC))
+    const bool is_other = user_of(pid) != geteuid();
+    const uint64_t start_ns = gf_now_ns();
+    const uint64_t patience =
+        patience_for(is_other, PATIENCE_NS >> gf_min(silent_count, (size_t)PATIENCE_HALVES));
+    if (!patience || is_silent(pid) || pipe2(ends, O_CLOEXEC))
         return;
     fflush(stdout);
     const pid_t reader = fork();
     if (reader == 0)
         run_reader(ends[1], pid, job);
     close(ends[1]);
-    const uint64_t patience = PATIENCE_NS >> gf_min(silent_count, (size_t)PATIENCE_HALVES);
-    const bool ended = reader > 0 && receive(ends[0], gf_now_ns() + patience, &text, &length);
+    const bool ended = reader > 0 && receive(ends[0], start_ns + patience, &text, &length);
     close(ends[0]);
+    count_wait(is_other, start_ns);
     if (ended && text && length >= sizeof(*ret)) {
         memcpy(ret, text, sizeof(*ret));
         ret->report = ret->report ? parse(text + sizeof(*ret), length - sizeof(*ret)) : NULL;
@@ -427,19 +460,8 @@ static int check_here(pid_t pid)
     return error;
 }
 
-static uid_t user_of(pid_t pid)
-{
-    char path[32];
-    struct stat found;
-
-    snprintf(path, sizeof(path), "/proc/%d", pid);
-    return stat(path, &found) ? (uid_t)-1 : found.st_uid;
-}
-
-#define CHECK_MS 500      /* of another user's process */
-#define CHECK_OWN_MS 4000 /* a busy machine must not hide a process of this user */
-#define STUCK_MOST 8      /* then no more processes of other users are checked */
-static unsigned stuck_own, stuck_others;
+#define CHECK_NS UINT64_C(500000000) /* of another user's process; PATIENCE_NS of this user's */
+static unsigned stuck_own;
 static int checker = -1; /* a socket of a child that checks processes */
 static pid_t checker_pid;
 
@@ -455,21 +477,26 @@ static void run_checker(int end)
     _exit(0);
 }
 
-static bool start_checker(void)
+/* Returns 0 or -errno. */
+static int start_checker(void)
 {
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-        return false;
+        return -errno;
     fflush(stdout);
     checker_pid = fork();
     if (checker_pid == 0) {
         close(ends[0]);
         run_checker(ends[1]);
     }
+    const int error = checker_pid < 0 ? -errno : 0;
     close(ends[1]);
-    checker = ends[0];
-    return true;
+    if (error)
+        close(ends[0]);
+    else
+        checker = ends[0];
+    return error;
 }
 
 /*
@@ -479,19 +506,24 @@ static bool start_checker(void)
 int gf_snapshot_check(pid_t pid)
 {
     const bool is_other = user_of(pid) != geteuid();
-    const int wait_ms = is_other ? CHECK_MS : CHECK_OWN_MS >> gf_min(stuck_own, PATIENCE_HALVES);
+    const uint64_t start_ns = gf_now_ns();
+    const uint64_t wait_ns = patience_for(
+        is_other, is_other ? CHECK_NS : PATIENCE_NS >> gf_min(stuck_own, PATIENCE_HALVES));
     struct pollfd poller = {.events = POLLIN};
-    int error, got = -1;
+    int error = wait_ns ? 0 : -ETIMEDOUT, got = -1;
 
-    if ((is_other && stuck_others == STUCK_MOST) || (checker < 0 && !start_checker()))
-        return -EACCES;
+    if (!error && checker < 0)
+        error = start_checker();
+    if (error)
+        return error;
     poller.fd = checker;
     if (send(checker, &pid, sizeof(pid), MSG_NOSIGNAL) == sizeof(pid))
-        while ((got = poll(&poller, 1, wait_ms)) < 0 && errno == EINTR)
+        while ((got = poll(&poller, 1, (int)(wait_ns / 1000000))) < 0 && errno == EINTR)
             ;
+    count_wait(is_other, start_ns);
     if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
         return error;
-    *(is_other ? &stuck_others : &stuck_own) += !got;
+    stuck_own += !is_other && !got;
     if (!got) /* it has the socket open, so it has not ended */
         kill(checker_pid, SIGKILL);
     close(checker);
@@ -536,22 +568,31 @@ static void add_found(struct gf_found *found, pid_t pid)
     found->dropped++;
 }
 
-void gf_snapshot_find(const char *job, struct gf_found *ret)
+void gf_snapshot_begin(void)
+{
+    stuck_own = 0;
+    others_ns = 0;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+int gf_snapshot_find(const char *job, struct gf_found *ret)
 {
     GF_FOLDER(folder, "/proc");
     struct gf_snapshot one = {.is_of_job = !job};
 
     *ret = (struct gf_found){.count = 0};
-    stuck_own = stuck_others = 0;
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
+    gf_snapshot_begin();
+    const int failed = checker < 0 ? start_checker() : 0;
+    if (failed)
+        return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
     for (long pid; (pid = next_number(folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
-        if (error == -EACCES || error == -EPERM)
-            ret->unreadable++;
+        ret->unreadable += error && error != -ENOENT && error != -ESRCH;
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);
         if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }
+    return 0;
 }

@@ -39,15 +39,19 @@ struct gf_found {
     uid_t users[GF_FOUND_MOST + 1];
     size_t count;
     size_t dropped;    /* processes that are not in the list, because it is full */
-    size_t unreadable; /* processes of other users */
+    size_t unreadable; /* the kernel refuses to list their mappings, or does not answer in time */
 };
+
+/* Begins a new time limit for processes of other users; called before each list of processes. */
+void gf_snapshot_begin(void);
 
 /*
  * Lists the processes that have mapped the engine and that this user may read. If `job` is not
  * NULL, lists only the processes of this job. A full list keeps this user's processes, and drops those
- * of the user with the most.
+ * of the user with the most. Calls
+ * gf_snapshot_begin. Returns 0, or -errno after printing that no child process could be started.
  */
-void gf_snapshot_find(const char *job, struct gf_found *ret);
+int gf_snapshot_find(const char *job, struct gf_found *ret);
 
 /*
  * Whether the process is a forked child, such as a loader's worker, whose figures are those of its
@@ -56,7 +60,7 @@ void gf_snapshot_find(const char *job, struct gf_found *ret);
 bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs);
 
 /*
- * Returns 0 if the process has mapped the engine, -ENOENT if it has not, or another -errno if the
- * process cannot be read.
+ * Returns 0 if the process has mapped the engine, -ENOENT if it has not, -ETIMEDOUT if its mappings cannot
+ * be read in time, or another -errno if the process cannot be read.
  */
 int gf_snapshot_check(pid_t pid);
