@@ -10,12 +10,20 @@
 
 /*
  * Whether the file may be one of a recorded machine, which may have a pipe, or a link to a device, at
- * the path. The machine may be below /proc/PID/root, the root folder of a container.
+ * the path. The machine may itself be below /proc, as in /proc/PID/root, /proc/PID/cwd or
+ * /proc/PID/fd/3. Then the path has a folder of a recording after its beginning.
  */
 static bool is_recorded(int folder, const char *path)
 {
-    const bool is_proc = strncmp(path, "/proc/", 6) == 0 && !strstr(path, "/root/");
-    return folder == AT_FDCWD && !is_proc && strncmp(path, "/sys/", 5) != 0;
+    static const char *const folders[] = {"/proc/", "/sys/", "/var/", "/topology."};
+    const size_t begin = strncmp(path, "/proc/", 6) == 0  ? 6
+                         : strncmp(path, "/sys/", 5) == 0 ? 5
+                                                          : 0;
+    bool ret = !begin;
+
+    for (size_t i = 0; !ret && i < GF_ARRAY_LEN(folders); i++)
+        ret = strstr(path + begin, folders[i]);
+    return ret && folder == AT_FDCWD;
 }
 
 int gf_procfs_open(int folder, const char *path)

@@ -171,13 +171,23 @@ def test_a_file_without_end_in_a_recording(run, machine, name, kind):
         assert kind == "hole" or not opened, opened
 
 
-def test_a_recording_below_the_root_folder_of_a_container(run, machine):
+@pytest.mark.parametrize("link", ["root", "cwd", "fd"])
+@pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online", "topology.txt", "var/lib/kubelet/cpu_manager_state"])
+def test_a_recording_below_a_link_of_a_process(run, machine, link, name):
     """Its path begins with /proc, but its files are not the kernel's."""
-    (machine / "proc/meminfo").unlink()
-    (machine / "proc/meminfo").symlink_to("/dev/ptmx")
-    trace, path = machine.parent / "trace", f"/proc/{os.getpid()}/root{machine}"
-    run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, "doctor", "--machine", path, preload=False, timeout=20)
-    opened = [line for line in trace.read_text().splitlines() if f"{machine}/proc/meminfo" in line]
+    (machine / name).unlink(missing_ok=True)
+    (machine / name).parent.mkdir(parents=True, exist_ok=True)
+    (machine / name).symlink_to("/dev/ptmx")
+    folder = os.open(machine, os.O_PATH)
+    trace, path = machine.parent / "trace", f"/proc/{os.getpid()}/" + {"root": f"root{machine}", "cwd": "cwd", "fd": f"fd/{folder}"}[link]
+    before = os.getcwd()
+    os.chdir(machine)
+    try:
+        run("/usr/bin/strace", "-e", "trace=openat,open", "-o", trace, COMMAND, "doctor", "--machine", path, preload=False, timeout=20)
+    finally:
+        os.chdir(before)
+        os.close(folder)
+    opened = [line for line in trace.read_text().splitlines() if f"{path}/{name}" in line]
     assert opened and all("O_PATH" in line for line in opened), opened
 
 
