@@ -201,6 +201,22 @@ def test_names_of_one_folder(a_report, tmp_path):
     assert b"A has reports of 1 runs" in done.stderr, done
 
 
+def test_tables_of_a_page(a_report, tmp_path):
+    """Each report has nodes of other names, so that the table of memory would have a column for each."""
+    samples = [[{"heap": {"by_node": {str(100000 * i + k): 1 for k in range(500)} | {f"{0:0{k + 1}}": k for k in range(500)}}}] for i in range(20)]
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state", "start")}
+    (tmp_path / "r.json").write_text("".join(json.dumps(
+        {**small, "pid": i + 2, "samples": sample, "options": {f"O{i}.{k}": {"value": "v", "origin": "environment"} for k in range(500)}}) + "\n"
+        for i, sample in enumerate(samples)))
+    findings = [{"status": "problem", "summary": "x"}] * 2000
+    for i in range(1010):
+        (tmp_path / f"{i}.json").write_text('{\n' + json.dumps({"schema": 2, "findings": findings if i < 2 else []})[1:])
+    assert bounded("report", tmp_path, "--html", tmp_path / "page", cpu_s=4).returncode == 0
+    data = json.loads(re.search('<script type="application/json"[^>]*>(.*?)</script>', (tmp_path / "page").read_text(), re.S)[1])
+    assert {node for row in data["locality"] for node in row["by_node"]} <= {str(node) for node in range(1024)} and len(data["locality"]) == 20
+    assert len(data["settings"]) == len(data["doctors"]) == max(len(doctor["rows"]) for doctor in data["doctors"]) == 1000
+
+
 @pytest.mark.parametrize("path", ["%x", "%x" + 500 * ";", "%x" + 500 * "<"], ids=["wide", "deep", "escaped"])
 def test_paths_of_a_page(a_report, tmp_path, path):
     """Paths that differ in their first frame, that have many frames, or that grow in the page. The library writes 48."""

@@ -42,7 +42,8 @@ void *gf_cli_alloc(size_t count, size_t size)
 
 void gf_cli_print_json(json_t *json)
 {
-    json_dumpf(gf_cli_memory(json), stdout, JSON_INDENT(2));
+    if (json_dumpf(gf_cli_memory(json), stdout, JSON_INDENT(2)) && !ferror(stdout))
+        gf_cli_memory(NULL); /* main checks standard output for errors */
     putchar('\n');
     json_decref(json);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/report/html.h"
 
+#include "base/cpus.h"
+#include "base/parse.h"
 #include "page.h"
 #include "tools/answer/answer_json.h"
 #include "tools/answer/helps.h"
@@ -14,6 +16,8 @@
 
 #define TABLE_ROWS 15
 #define REPORTS_MAX 512
+/* Of settings, of files of `gpufeed doctor --json`, and of the findings of each. */
+#define ROWS_MAX 1000
 
 /* Escapes "</script>", which would end the script element that contains the JSON. */
 static int write_escaped(const char *text, size_t size, void *out)
@@ -26,17 +30,20 @@ static int write_escaped(const char *text, size_t size, void *out)
     return 0;
 }
 
-/* Returns a copy of the object with only those members that are integers. */
+/* Returns a copy of the object with only those members that are integers, and whose name is a node. */
 static json_t *numbers_of(const json_t *object)
 {
     const char *key;
     json_t *value, *map = json_object();
+    uint64_t node;
 
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
-        char name[32];
-        if (json_is_integer(value))
-            json_object_set(map, gf_report_plain(key, name, sizeof(name)), value);
+        char name[8];
+        if (!json_is_integer(value) || gf_parse_u64(key, &node) || node >= GF_NODES_MAX)
+            continue;
+        snprintf(name, sizeof(name), "%lu", node);
+        json_object_set(map, name, value);
     }
     return map;
 }
@@ -88,7 +95,7 @@ static void add_settings(struct settings *settings, const json_t *report)
     {
         char name[64], value[512], origin[32];
         gf_report_text(option, "origin", origin, sizeof(origin));
-        if (strcmp(origin, "default") == 0)
+        if (strcmp(origin, "default") == 0 || json_array_size(settings->list) == ROWS_MAX)
             continue;
         json_t *row = setting_of(settings, gf_report_plain(key, name, sizeof(name)),
                                  gf_report_text(option, "value", value, sizeof(value)), origin);
@@ -125,6 +132,8 @@ static json_t *doctors_of(const struct gf_job *job)
     {
         json_t *rows = json_array();
         int well = 0;
+        if (i == ROWS_MAX)
+            break;
         json_array_foreach(json_object_get(doctor, "findings"), k, finding)
         {
             char status[16], check[64], summary[512], why[512], fix[1024];
@@ -133,6 +142,8 @@ static json_t *doctors_of(const struct gf_job *job)
                 well++;
                 continue;
             }
+            if (json_array_size(rows) == ROWS_MAX)
+                continue;
             json_array_append_new(
                 rows, json_pack("[s,s,s,s,s]", status,
                                 gf_report_text(finding, "check", check, sizeof(check)),
@@ -204,7 +215,7 @@ void gf_html_write(FILE *out, const struct gf_answer *answer)
     json_t *page = page_of(answer);
 
     fwrite(gf_page_head, 1, sizeof(gf_page_head), out);
-    json_dump_callback(page, write_escaped, out, JSON_COMPACT);
+    gf_cli_memory(json_dump_callback(page, write_escaped, out, JSON_COMPACT) ? NULL : page);
     fwrite(gf_page_tail, 1, sizeof(gf_page_tail), out);
     json_decref(page);
 }
