@@ -197,10 +197,12 @@ static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64
 static bool gf_topology_xml_is_sound(const char *text, uint64_t most)
 {
     unsigned objects = 0;
+    const char *end = text; /* of tags before it: searched once for all of them */
 
     for (const char *tag = text; (tag = strchr(tag, '<')); tag++) {
         const size_t length = strspn(tag + 1, NAME_LETTERS "0123456789");
-        const char *end = strchr(tag, '>');
+        if (end && end <= tag)
+            end = strchr(tag, '>');
         if (length == 0)
             continue; /* a tag such as "<?xml", "<!DOCTYPE" or "</object>" */
         const bool is_object = is_text(tag + 1, length, "object");

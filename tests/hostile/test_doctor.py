@@ -244,3 +244,11 @@ def test_a_topology_with_many_objects(run, tmp_path):
     (tmp_path / "here/topology.xml").write_text(xml.replace(one, 20000 * f"{one}/>" + one, 1))
     done = bounded("topo", "--machine", tmp_path / "here")
     assert done.returncode == 1 and "Invalid argument" in done.stderr, done
+
+
+def test_a_topology_of_brackets(run, tmp_path):
+    """The end of a tag would be searched from each of them."""
+    run(COMMAND, "topo", "--record", tmp_path / "here", preload=False)
+    (tmp_path / "here/topology.xml").write_text("<" * 1500000 + (tmp_path / "here/topology.xml").read_text())
+    done = bounded("topo", "--machine", tmp_path / "here")
+    assert done.returncode == 1 and "Invalid argument" in done.stderr, done
