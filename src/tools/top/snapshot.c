@@ -301,23 +301,34 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
     read_command(pid, ret->command, sizeof(ret->command));
 }
 
-/* Children that read for too long. SIGKILL does not end one that waits for a FUSE file system. */
+/*
+ * Children that read for too long. SIGKILL does not end one that waits for a FUSE file system. Those
+ * that read processes of other users leave space for others.
+ */
+#define SILENT_OTHERS_MOST 16
 static struct silent {
     pid_t pid, reader;
+    bool is_other;
 } silent[GF_FOUND_MOST];
 static size_t silent_count;
 
-/* Whether a child still tries to read this process, or none can be started. */
-static bool is_silent(pid_t pid)
+/*
+ * Sets *ret_hung to the number of children that still read processes of other users, or of this one.
+ * Returns whether one of them reads this process, or no more can be started.
+ */
+static bool is_silent(pid_t pid, bool is_other, size_t *ret_hung)
 {
     bool ret = false;
 
+    *ret_hung = 0;
     for (size_t i = silent_count; i-- > 0;)
-        if (waitpid(silent[i].reader, NULL, WNOHANG))
+        if (waitpid(silent[i].reader, NULL, WNOHANG)) {
             silent[i] = silent[--silent_count];
-        else
+        } else {
             ret |= silent[i].pid == pid;
-    return ret || silent_count == GF_FOUND_MOST;
+            *ret_hung += silent[i].is_other == is_other;
+        }
+    return ret || silent_count == GF_FOUND_MOST || (is_other && *ret_hung >= SILENT_OTHERS_MOST);
 }
 
 static void begin_child(int fd)
@@ -404,9 +415,11 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none, .is_wanted = true};
     const bool is_other = user_of(pid) != geteuid();
     const uint64_t start_ns = gf_now_ns();
+    size_t hung;
+    const bool is_known = is_silent(pid, is_other, &hung);
     const uint64_t patience =
-        patience_for(is_other, PATIENCE_NS >> gf_min(silent_count, (size_t)PATIENCE_HALVES));
-    if (!patience || is_silent(pid) || pipe2(ends, O_CLOEXEC))
+        patience_for(is_other, PATIENCE_NS >> gf_min(hung, (size_t)PATIENCE_HALVES));
+    if (!patience || is_known || pipe2(ends, O_CLOEXEC))
         return;
     fflush(stdout);
     const pid_t reader = fork();
@@ -425,7 +438,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
         waitpid(reader, NULL, 0);
     } else if (reader > 0) {
         kill(reader, SIGKILL);
-        silent[silent_count++] = (struct silent){pid, reader};
+        silent[silent_count++] = (struct silent){pid, reader, is_other};
     }
 }
 
