@@ -106,6 +106,55 @@ static bool section_at(const struct gf_elf_view *view, size_t index, Elf64_Shdr 
     return section;
 }
 
+#define DYNAMIC_MOST 4096 /* entries; the linker writes about 40 */
+
+static bool has_dynamic_end(const struct gf_elf_view *view, const Elf64_Phdr *segment)
+{
+    const size_t count = gf_min(segment->p_filesz / sizeof(Elf64_Dyn), (Elf64_Xword)DYNAMIC_MOST);
+    Elf64_Dyn entry = {.d_tag = DT_DEBUG};
+
+    for (size_t i = 0; i < count && entry.d_tag != DT_NULL; i++)
+        memcpy(&entry, view->bytes + segment->p_offset + i * sizeof(entry), sizeof(entry));
+    return entry.d_tag == DT_NULL;
+}
+
+static bool has_whole_segments(const struct gf_elf_view *view)
+{
+    size_t count;
+    const Elf64_Phdr *segments = gf_elf_view_segments(view, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const Elf64_Phdr segment = segments[i];
+        if (!bytes_at(view, segment.p_offset, segment.p_filesz, 1) ||
+            (segment.p_type == PT_DYNAMIC && !has_dynamic_end(view, &segment)))
+            return false;
+    }
+    return segments;
+}
+
+static bool has_whole_sections(const struct gf_elf_view *view, const Elf64_Ehdr *header)
+{
+    Elf64_Shdr names, section;
+    const char *text = section_at(view, header->e_shstrndx, &names)
+                           ? bytes_at(view, names.sh_offset, names.sh_size, 1)
+                           : NULL;
+
+    if (!text || !names.sh_size || text[names.sh_size - 1])
+        return !header->e_shnum; /* stripped of all sections */
+    for (size_t i = 0; i < header->e_shnum; i++)
+        if (!section_at(view, i, &section) || section.sh_name >= names.sh_size ||
+            (section.sh_type != SHT_NOBITS &&
+             !bytes_at(view, section.sh_offset, section.sh_size, 1)))
+            return false;
+    return true;
+}
+
+bool gf_elf_view_is_whole(const struct gf_elf_view *view)
+{
+    const Elf64_Ehdr *header = header_64(view);
+    return header && has_whole_segments(view) && has_whole_sections(view, header);
+}
+
 bool gf_elf_view_interpreter(const struct gf_elf_view *view, char *ret, size_t size)
 {
     const Elf64_Phdr *segment = gf_elf_view_segment(view, PT_INTERP);

@@ -66,6 +66,12 @@ const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
  * part.
  */
 
+/*
+ * Whether all segments, sections and names of sections are within the file, and the dynamic entries end.
+ * libunwind does not check this.
+ */
+bool gf_elf_view_is_whole(const struct gf_elf_view *view);
+
 /* All program headers, and their number in *ret_count. */
 const Elf64_Phdr *gf_elf_view_segments(const struct gf_elf_view *view, size_t *ret_count);
 

@@ -26,6 +26,7 @@ static void check_parts(const char *path, size_t size)
         free(copy);
     }
     CHECK(!gf_elf_view_interpreter(&view, loader, sizeof(loader)) || strlen(loader) < size);
+    gf_elf_view_is_whole(&view);
     const unsigned char *id = gf_elf_view_build_id(&view, &length);
     CHECK(!id || (length && id + length <= view.bytes + view.size));
     gf_elf_view_close(&view);

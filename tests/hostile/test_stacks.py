@@ -429,6 +429,21 @@ int main(int argc, char **argv) {
     for (;;) pause();
 }
 """
+
+
+@pytest.mark.parametrize("kind", [None, 0x6474e550, 2], ids=["headers", "eh_frame", "dynamic"])
+def test_a_library_whose_tables_are_elsewhere(started, compile_c, tmp_path, kind):
+    """libunwind follows the offsets of a file without a check, and so the child that reads the stacks would crash."""
+    library = bytearray(compile_c(LIBRARY, "-shared", "-fPIC", name="libwaits.so").read_bytes())
+    segments = range(64, 64 + 56 * library[56], 56)
+    for at in [32] if kind is None else [at + 8 for at in segments if struct.unpack_from("<I", library, at)[0] == kind]:
+        library[at:at + 8] = struct.pack("<Q", 1 << 40)
+    for i in range(6):
+        (tmp_path / f"{i}").write_bytes(library)
+    done = stacks(started(compile_c(IN_FILES, "-pthread"), tmp_path).pid)
+    assert done.returncode == 0 and b"was not read" not in done.stdout and done.stdout.count(b"thread ") >= 7, done
+
+
 # An open takes 2 s, except those of the process itself and those during which it is traced.
 OPENS_SLOWLY = FUSE.replace("import ctypes", "import ctypes, re, time").replace("while True", """
 pids, slow = [], 0

@@ -2,6 +2,7 @@
 #include "tools/stacks/collect.h"
 
 #include "base/clock.h"
+#include "base/elf_view.h"
 #include "base/input_file.h"
 #include "tools/stacks/python_threads.h"
 
@@ -14,14 +15,26 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+/* Whether the file is empty, as files of /proc are, or an ELF file that is whole. */
+static bool is_sound(const char *path)
+{
+    struct gf_elf_view view;
+    const int error = gf_elf_view_open(path, &view);
+    const bool is_whole = error ? error == -EINVAL : gf_elf_view_is_whole(&view);
+
+    if (!error)
+        gf_elf_view_close(&view);
+    return is_whole;
+}
+
 /*
  * The linker replaces libunwind's calls of open by this function. libunwind opens the paths of the
- * process's mappings, at which the process may have put a pipe or a device.
+ * process's mappings, at which the process may have put a pipe, a device or a damaged file.
  */
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...)
 {
-    const int fd = gf_input_open(path);
+    const int fd = is_sound(path) ? gf_input_open(path) : -EINVAL;
 
     (void)flags; /* libunwind only reads */
     if (fd < 0)
