@@ -357,6 +357,14 @@ def test_a_large_report_is_refused(a_report, tmp_path):
         assert done.returncode == 1 and len(done.stderr.splitlines()) <= 2, done.stderr
 
 
+def test_values_of_all_reports(a_report, tmp_path):
+    """Each report is parsed into up to 50 times its size. A comma in a text counts as a value."""
+    small = {key: a_report[key] for key in ("schema", "version", "program", "started", "written_at", "ran_s", "state", "start")}
+    (tmp_path / "r.json").write_text("".join(json.dumps({**small, "options": {}, "pid": i + 2, "x": 3900000 * ","}) + "\n" for i in range(18)))
+    done = bounded("report", tmp_path / "r.json", cpu_s=6)
+    assert done.returncode == 1 and b"name fewer reports" in done.stderr, done
+
+
 def test_equal_labels_of_metrics(run, a_report, tmp_path):
     """Names that are equal once they are made plain or cut. Prometheus refuses a file with two equal lines."""
     report = json.loads(json.dumps(a_report))

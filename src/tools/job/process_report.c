@@ -75,6 +75,26 @@ static void drop_parts(json_t *report)
         json_array_append_new(samples, last);
 }
 
+/*
+ * Of all reports and outputs of the doctor. A value takes about 130 bytes. A report of the library has
+ * about 1000.
+ */
+#define VALUES_MOST ((size_t)1 << 26)
+
+/* Counts the values of a text, at least as many as it has, and ends the command if they are too many. */
+static void count_values(const char *text, size_t size)
+{
+    static size_t values;
+
+    for (size_t i = 0; i < size; i++)
+        values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    if (values <= VALUES_MOST)
+        return;
+    gf_cli_error("report", "the reports have more than %zu values; name fewer reports",
+                 VALUES_MOST);
+    exit(GF_EXIT_FAILED);
+}
+
 unsigned gf_report_file_add(json_t *reports, struct gf_span text)
 {
     unsigned count = 0;
@@ -88,6 +108,7 @@ unsigned gf_report_file_add(json_t *reports, struct gf_span text)
             return count;
         }
         drop_parts(report);
+        count_values(text.at, (size_t)error.position);
         if (json_array_append_new(reports, report))
             return count;
         count++;
@@ -137,6 +158,7 @@ bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const ch
         json_decref(value);
         return false;
     }
+    count_values(text.at, text.size);
     json_object_set_new(value, "file", json_string(gf_report_plain(file, name, sizeof(name))));
     if (!job->doctors)
         job->doctors = json_array();
