@@ -133,7 +133,11 @@ int gf_flags_next(struct gf_flags *reader)
     return code;
 }
 
-const char *gf_flags_operand(struct gf_flags *reader)
+/*
+ * Called after GF_FLAG_END. Returns the next operand, and gf_flags_next continues after it. Returns
+ * NULL at the end of argv. After "--", only operands follow.
+ */
+static const char *next_operand(struct gf_flags *reader)
 {
     if (reader->at >= reader->argc)
         return NULL;
@@ -146,4 +150,29 @@ int gf_flags_excess(const char *verb, const char *word)
 {
     return gf_cli_fail(GF_EXIT_USAGE, verb, "unexpected argument %s; see `gpufeed help %s`", word,
                        verb);
+}
+
+bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *closure,
+                   int *ret_code)
+{
+    const char *verb = reader->argv[0], *operand = "";
+
+    *ret_code = GF_EXIT_OK;
+    while (operand && *ret_code == GF_EXIT_OK) {
+        const int code = gf_flags_next(reader);
+        if (code == GF_FLAG_HELP) {
+            words->help();
+            return false;
+        }
+        if (code == GF_FLAG_INVALID)
+            *ret_code = GF_EXIT_USAGE;
+        else if (code != GF_FLAG_END)
+            *ret_code = words->flag(closure, code, reader);
+        else if (words->leaves_rest && reader->ended)
+            break;
+        else if ((operand = next_operand(reader)))
+            *ret_code =
+                words->operand ? words->operand(closure, operand) : gf_flags_excess(verb, operand);
+    }
+    return *ret_code == GF_EXIT_OK;
 }

@@ -81,14 +81,24 @@ struct gf_flags {
  */
 int gf_flags_next(struct gf_flags *reader);
 
-/*
- * Called after GF_FLAG_END, by a verb whose flags may follow operands. Returns the next operand, and
- * gf_flags_next continues after it. Returns NULL at the end of argv. After "--", only operands follow.
- */
-const char *gf_flags_operand(struct gf_flags *reader);
-
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
 int gf_flags_excess(const char *verb, const char *word);
+
+/* What a verb does with its words. The functions print errors, and return an exit code. */
+struct gf_words {
+    void (*help)(void); /* prints the help */
+    /* `code` is the result of gf_flags_next, other than the end, the help and an invalid flag. */
+    int (*flag)(void *closure, int code, const struct gf_flags *reader);
+    int (*operand)(void *closure, const char *word); /* NULL: the verb has no operands */
+    bool leaves_rest;                                /* the words after "--" are the caller's */
+};
+
+/*
+ * Reads all words; flags may follow operands. Returns false if the verb ends here with *ret_code,
+ * because the help or an error was printed.
+ */
+bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *closure,
+                   int *ret_code);
 
 /* Prints the JSON, indented, and drops the reference. main checks standard output for errors. */
 void gf_cli_print_json(json_t *json);

@@ -400,7 +400,7 @@ static void print_compare_help(void)
 struct words {
     struct gf_arms arms;
     size_t pairs;
-    bool help, json;
+    bool json;
     double fail_above;    /* as a part of the time; below 0: never */
     const char *paths[2]; /* reports or folders */
     size_t count;         /* number of operands without "--" before them, also more than 2 */
@@ -413,10 +413,11 @@ static int read_pairs(const char *text, size_t *ret)
 
     if (gf_parse_u64(text, &number) || number < GF_BOOTSTRAP_PAIRS_MIN ||
         number > GF_BOOTSTRAP_PAIRS_MAX)
-        return gf_cli_fail(-EINVAL, "compare", "-n %.40s is not a number of pairs from %u to %u",
-                           text, GF_BOOTSTRAP_PAIRS_MIN, GF_BOOTSTRAP_PAIRS_MAX);
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "-n %.40s is not a number of pairs from %u to %u", text,
+                           GF_BOOTSTRAP_PAIRS_MIN, GF_BOOTSTRAP_PAIRS_MAX);
     *ret = (size_t)number;
-    return 0;
+    return GF_EXIT_OK;
 }
 
 /* Reads "5%" or "5". */
@@ -426,46 +427,40 @@ static int read_limit(const char *text, double *ret)
     const double percent = strtod(text, &end);
 
     if (end == text || (strcmp(end, "%") != 0 && *end) || !(percent >= 0 && percent <= 1000))
-        return gf_cli_fail(-EINVAL, "compare",
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
                            "--fail-above=%.40s is not a percentage from 0 to 1000", text);
     *ret = percent / 100;
-    return 0;
+    return GF_EXIT_OK;
 }
 
-static int read_flag(struct words *words, const struct gf_flags *reader, int code)
+static int read_flag(void *closure, int code, const struct gf_flags *reader)
 {
-    if (code == FLAG_ARM)
-        return gf_arms_add(&words->arms, optarg);
-    if (code == FLAG_PAIRS)
+    struct words *words = closure;
+
+    switch (code) {
+    case FLAG_ARM:
+        return gf_arms_add(&words->arms, optarg) ? GF_EXIT_USAGE : GF_EXIT_OK;
+    case FLAG_PAIRS:
         return read_pairs(optarg, &words->pairs);
-    if (code == FLAG_FAIL_ABOVE)
+    case FLAG_FAIL_ABOVE:
         return read_limit(optarg, &words->fail_above);
-    words->json |= code == FLAG_JSON;
-    words->help |= code == GF_FLAG_HELP;
-    if (code == GF_FLAG_NO_VALUE)
-        gf_cli_error("compare", "-%s%s needs a value; see `gpufeed help compare`",
-                     reader->flag ? "-" : "", reader->flag ? reader->flag->name : "n");
-    return code == FLAG_JSON || code == GF_FLAG_HELP ? 0 : -EINVAL;
+    case FLAG_JSON:
+        words->json = true;
+        return GF_EXIT_OK;
+    default:
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "-%s%s needs a value; see `gpufeed help compare`",
+                           reader->flag ? "-" : "", reader->flag ? reader->flag->name : "n");
+    }
 }
 
-/* Flags may also follow reports and folders. The command begins behind "--". */
-static int read_words(int argc, char **argv, struct words *ret)
+static int add_path(void *closure, const char *path)
 {
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
-    const char *operand = "";
-    int code, error = 0;
+    struct words *words = closure;
 
-    *ret = (struct words){.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
-    while (!error && !ret->help && !reader.ended && operand) {
-        if ((code = gf_flags_next(&reader)) != GF_FLAG_END)
-            error = read_flag(ret, &reader, code);
-        else if (!reader.ended && (operand = gf_flags_operand(&reader)) &&
-                 ret->count++ < GF_ARRAY_LEN(ret->paths))
-            ret->paths[ret->count - 1] = operand;
-    }
-    if (reader.at < argc && !ret->count)
-        ret->command = argv + reader.at;
-    return error;
+    if (words->count++ < GF_ARRAY_LEN(words->paths))
+        words->paths[words->count - 1] = path;
+    return GF_EXIT_OK;
 }
 
 /* Writes the last part of a path, without characters that a terminal would obey. */
@@ -594,14 +589,16 @@ static bool is_folder(const char *path)
 
 int gf_cmd_compare(int argc, char **argv)
 {
-    struct words words;
+    /* The command begins behind "--". */
+    static const struct gf_words reading = {print_compare_help, read_flag, add_path, true};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
+    struct words words = {.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
+    int code;
 
-    if (read_words(argc, argv, &words))
-        return GF_EXIT_USAGE;
-    if (words.help) {
-        print_compare_help();
-        return GF_EXIT_OK;
-    }
+    if (!gf_flags_read(&reader, &reading, &words, &code))
+        return code;
+    if (reader.at < argc && !words.count)
+        words.command = argv + reader.at;
     if (words.command)
         return gf_arms_finish(&words.arms) ? GF_EXIT_USAGE : compare_runs(&words, words.command);
     if (words.count != 2)

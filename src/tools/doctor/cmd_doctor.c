@@ -240,42 +240,38 @@ static const struct option flags[] = {
     {0},
 };
 
+struct arguments {
+    struct gf_check_input input;
+    const char *machine; /* NULL: use GPUFEED_MACHINE, if it is set */
+    enum output output;
+};
+
+static int read_doctor_flag(void *closure, int code, const struct gf_flags *reader)
+{
+    struct arguments *ret = closure;
+
+    if (code == GF_FLAG_NO_VALUE)
+        return gf_cli_fail(GF_EXIT_USAGE, "doctor", "--%s needs a folder", reader->flag->name);
+    if (code == FLAG_DATA || code == FLAG_MACHINE)
+        *(code == FLAG_DATA ? &ret->input.data : &ret->machine) = optarg;
+    else
+        ret->output = code == FLAG_JSON ? OUTPUT_JSON : OUTPUT_SCRIPT;
+    return GF_EXIT_OK;
+}
+
 int gf_cmd_doctor(int argc, char **argv)
 {
+    static const struct gf_words words = {.help = print_doctor_help, .flag = read_doctor_flag};
     static struct gf_options options;
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
-    struct gf_check_input input = {.envp = environ, .options = &options};
-    const char *machine = NULL;
-    enum output output = OUTPUT_TEXT;
+    struct arguments arguments = {.input = {.envp = environ, .options = &options}};
+    struct gf_check_input *input = &arguments.input;
     int code;
 
-    while ((code = gf_flags_next(&reader)) != GF_FLAG_END) {
-        switch (code) {
-        case FLAG_JSON:
-            output = OUTPUT_JSON;
-            break;
-        case FLAG_FIX:
-            output = OUTPUT_SCRIPT;
-            break;
-        case FLAG_DATA:
-            input.data = optarg;
-            break;
-        case FLAG_MACHINE:
-            machine = optarg;
-            break;
-        case GF_FLAG_HELP:
-            print_doctor_help();
-            return GF_EXIT_OK;
-        case GF_FLAG_NO_VALUE:
-            return gf_cli_fail(GF_EXIT_USAGE, "doctor", "--%s needs a folder", reader.flag->name);
-        default:
-            return GF_EXIT_USAGE;
-        }
-    }
-    if (reader.at < argc)
-        return gf_flags_excess("doctor", argv[reader.at]);
+    if (!gf_flags_read(&reader, &words, &arguments, &code))
+        return code;
     gf_validate_environment(environ, false, gf_cli_report, (char[]){"doctor"});
     gf_options_load(&options, environ);
-    input.root = machine ? machine : options.machine;
-    return has_data(&input) ? show_findings(&input, output) : GF_EXIT_USAGE;
+    input->root = arguments.machine ? arguments.machine : options.machine;
+    return has_data(input) ? show_findings(input, arguments.output) : GF_EXIT_USAGE;
 }

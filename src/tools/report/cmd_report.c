@@ -35,6 +35,7 @@ struct gf_report_flags {
     unsigned top;
     const char *files[GF_FILES]; /* NULL if not given */
     struct gf_job_filter filter;
+    unsigned operands;
     bool reads_stdin;
     struct gf_sources sources;
 };
@@ -151,8 +152,9 @@ static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
     return GF_EXIT_OK;
 }
 
-static int read_flag(struct gf_report_flags *ret, int code)
+static int read_flag(void *closure, int code, const struct gf_flags *reader)
 {
+    struct gf_report_flags *ret = closure;
     uint64_t number;
 
     switch (code) {
@@ -187,14 +189,16 @@ static int read_flag(struct gf_report_flags *ret, int code)
         ret->files[code - FLAG_HTML] = optarg;
         return GF_EXIT_OK;
     default:
-        return GF_EXIT_USAGE;
+        return gf_cli_fail(GF_EXIT_USAGE, "report", "--%s needs a value", reader->flag->name);
     }
 }
 
-static int add_source(struct gf_report_flags *ret, const char *path)
+static int add_source(void *closure, const char *path)
 {
+    struct gf_report_flags *ret = closure;
     const int error = gf_sources_add(&ret->sources, path);
 
+    ret->operands++;
     if (!error)
         return GF_EXIT_OK;
     if (error == -EFBIG)
@@ -262,9 +266,9 @@ static int check_written(const struct gf_report_flags *given, bool has_operands)
 }
 
 /* Refuses flags that contradict each other, or have no effect. */
-static int check(struct gf_report_flags *ret, unsigned operands)
+static int check(struct gf_report_flags *ret)
 {
-    if (!operands)
+    if (!ret->operands)
         return check_written(ret, false);
     gf_sources_drop_repeated(&ret->sources);
     for (size_t i = 0; i < ret->sources.count; i++)
@@ -276,42 +280,6 @@ static int check(struct gf_report_flags *ret, unsigned operands)
     if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT)
         return gf_cli_fail(GF_EXIT_USAGE, "report", "--by has no effect on --events");
     return check_files(ret) ?: check_written(ret, true);
-}
-
-/*
- * Reads argv. Returns GF_EXIT_OK, or another exit code after printing an error. *ret_done is true
- * if the command ends here, because an error or the help was printed. The caller frees the sources.
- */
-static int read_flags(int argc, char **argv, struct gf_report_flags *ret, bool *ret_done)
-{
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
-    unsigned operands = 0;
-    int code, result = GF_EXIT_OK;
-    const char *operand = "";
-
-    *ret = (struct gf_report_flags){.by = GF_BY_COUNT};
-    *ret_done = true;
-    while (operand && result == GF_EXIT_OK) {
-        code = gf_flags_next(&reader);
-        if (code == GF_FLAG_HELP) {
-            print_report_help();
-            return GF_EXIT_OK;
-        }
-        if (code == GF_FLAG_NO_VALUE)
-            gf_cli_error("report", "--%s needs a value", reader.flag->name);
-        if (code != GF_FLAG_END) {
-            result = read_flag(ret, code);
-            continue;
-        }
-        operand = gf_flags_operand(&reader);
-        if (operand)
-            result = add_source(ret, operand);
-        operands += operand != NULL;
-    }
-    if (!ret->top)
-        ret->top = default_top(ret);
-    *ret_done = result != GF_EXIT_OK;
-    return *ret_done ? result : check(ret, operands);
 }
 
 /* Replaces a file atomically: writes a new file in the same folder, and renames it. */
@@ -491,11 +459,14 @@ static int read_and_show(struct gf_report_flags *flags)
 
 int gf_cmd_report(int argc, char **argv)
 {
-    struct gf_report_flags flags;
-    bool done;
-    int code = read_flags(argc, argv, &flags, &done);
+    static const struct gf_words words = {print_report_help, read_flag, add_source, false};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    struct gf_report_flags flags = {.by = GF_BY_COUNT};
+    int code;
 
-    if (!done && code == GF_EXIT_OK) {
+    if (gf_flags_read(&reader, &words, &flags, &code) && !(code = check(&flags))) {
+        if (!flags.top)
+            flags.top = default_top(&flags);
         gf_bus_error_survive();
         if (flags.form != GF_FORM_EVENTS ||
             (gf_job_filter_needs_job(&flags.filter) && !flags.reads_stdin))

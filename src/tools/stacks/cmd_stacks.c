@@ -225,7 +225,7 @@ static const struct option flag_table[] = {
 
 struct words {
     const char *operand;
-    bool help, children, json;
+    bool children, json;
     char *helpers[HELPERS_MOST];
     unsigned helper_count;
 };
@@ -258,38 +258,26 @@ static void print_stacks_help(void)
          "Exit code: 0; 1 if no process can be read; 2 if the command line is not valid.");
 }
 
-static int read_stacks_flag(const struct gf_flags *reader, int code, struct words *ret)
+static int read_stacks_flag(void *closure, int code, const struct gf_flags *reader)
 {
-    ret->help |= code == GF_FLAG_HELP;
+    struct words *ret = closure;
+
     ret->children |= code == flag_children;
     if (code == flag_helper && ret->helper_count < HELPERS_MOST) {
         ret->json |= strcmp(reader->flag->name, "json") == 0;
         ret->helpers[ret->helper_count++] = reader->argv[reader->at - 1];
     }
-    return code == GF_FLAG_HELP || code == flag_children || code == flag_helper ? 0 : -EINVAL;
+    return GF_EXIT_OK;
 }
 
-/* Reads the command line. Flags may follow the operand. Returns 0 or an exit code. */
-static int read_stacks_words(int argc, char **argv, struct words *ret)
+static int read_stacks_operand(void *closure, const char *text)
 {
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
-    const char *operand = "";
+    struct words *ret = closure;
 
-    *ret = (struct words){.operand = NULL};
-    while (operand && !ret->help) {
-        const int code = gf_flags_next(&reader);
-        if (code != GF_FLAG_END && read_stacks_flag(&reader, code, ret))
-            return GF_EXIT_USAGE;
-        if (code != GF_FLAG_END)
-            continue;
-        operand = gf_flags_operand(&reader);
-        if (operand && ret->operand)
-            return gf_flags_excess("stacks", operand);
-        ret->operand = operand ? operand : ret->operand;
-    }
-    if (ret->operand || ret->help)
-        return 0;
-    return gf_cli_fail(GF_EXIT_USAGE, "stacks", "no process to show: gpufeed stacks PID");
+    if (ret->operand)
+        return gf_flags_excess("stacks", text);
+    ret->operand = text;
+    return GF_EXIT_OK;
 }
 
 /* The processes to show. */
@@ -365,16 +353,17 @@ static int run_helper(const struct words *words, const struct shown *shown)
 
 int gf_cmd_stacks(int argc, char **argv)
 {
+    static const struct gf_words reading = {print_stacks_help, read_stacks_flag,
+                                            read_stacks_operand, false};
     static struct shown shown;
-    struct words words;
-    const int error = read_stacks_words(argc, argv, &words);
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table};
+    struct words words = {.operand = NULL};
+    int code;
 
-    if (error)
-        return error;
-    if (words.help) {
-        print_stacks_help();
-        return GF_EXIT_OK;
-    }
+    if (!gf_flags_read(&reader, &reading, &words, &code))
+        return code;
+    if (!words.operand)
+        return gf_cli_fail(GF_EXIT_USAGE, "stacks", "no process to show: gpufeed stacks PID");
     const bool is_pid = find_processes(&words, &shown);
     if (!shown.count)
         return GF_EXIT_FAILED;

@@ -145,7 +145,7 @@ struct words {
     uint64_t count;      /* number of screens; UINT64_MAX: until the user quits; 0: not given */
     const char *operand; /* NULL: all processes */
     pid_t only;          /* the process that `operand` names; 0: `operand` names a job */
-    bool help, json;
+    bool json;
 };
 
 static void print_top_help(void)
@@ -170,64 +170,31 @@ static void print_top_help(void)
          "library, or if no process of JOB uses it; 2 if the command line is not valid.");
 }
 
-static int usage_error(const char *what, const char *text)
+static int read_operand(void *closure, const char *text)
 {
-    return gf_cli_fail(-EINVAL, "top", "%.40s is not a %s; see `gpufeed help top`", text, what);
-}
-
-static int read_operand(const char *text, struct words *ret)
-{
+    struct words *ret = closure;
     uint64_t pid;
 
-    if (ret->operand) {
-        gf_flags_excess("top", text);
-        return -EINVAL;
-    }
+    if (ret->operand)
+        return gf_flags_excess("top", text);
     ret->operand = text;
     ret->only = gf_parse_u64(text, &pid) || pid > INT_MAX ? 0 : (pid_t)pid;
-    return 0;
+    return GF_EXIT_OK;
 }
 
-static int read_flag(int code, struct words *ret)
+static int read_flag(void *closure, int code, const struct gf_flags *reader)
 {
-    if (code == GF_FLAG_HELP) {
-        ret->help = true;
-        return 0;
-    }
-    if (code == 'j') {
-        ret->json = true;
-        return 0;
-    }
+    struct words *ret = closure;
+
+    (void)reader;
     if (code == GF_FLAG_NO_VALUE)
-        gf_cli_error("top", "-n needs a value; see `gpufeed help top`");
-    if (code != 'n')
-        return -EINVAL;
-    if (gf_parse_u64(optarg, &ret->count) || !ret->count)
-        return usage_error("number of screens", optarg);
-    return 0;
-}
-
-/* Reads the command line. Flags may follow the operand. */
-static int read_words(int argc, char **argv, struct words *ret)
-{
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
-    const char *operand = "";
-    int error = 0;
-
-    *ret = (struct words){.count = 0};
-    while (!error && !ret->help && operand) {
-        const int code = gf_flags_next(&reader);
-        if (code != GF_FLAG_END) {
-            error = read_flag(code, ret);
-            continue;
-        }
-        operand = gf_flags_operand(&reader);
-        if (operand)
-            error = read_operand(operand, ret);
-    }
-    if (!ret->count)
-        ret->count = ret->json ? 1 : UINT64_MAX;
-    return error;
+        return gf_cli_fail(GF_EXIT_USAGE, "top", "-n needs a value; see `gpufeed help top`");
+    if (code == 'j')
+        ret->json = true;
+    else if (gf_parse_u64(optarg, &ret->count) || !ret->count)
+        return gf_cli_fail(GF_EXIT_USAGE, "top",
+                           "%.40s is not a number of screens; see `gpufeed help top`", optarg);
+    return GF_EXIT_OK;
 }
 
 static int check_process(pid_t pid)
@@ -437,14 +404,15 @@ static int show(const struct words *words)
 
 int gf_cmd_top(int argc, char **argv)
 {
-    struct words words;
+    static const struct gf_words reading = {print_top_help, read_flag, read_operand, false};
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
+    struct words words = {.count = 0};
+    int code;
 
-    if (read_words(argc, argv, &words))
-        return GF_EXIT_USAGE;
-    if (words.help) {
-        print_top_help();
-        return GF_EXIT_OK;
-    }
+    if (!gf_flags_read(&reader, &reading, &words, &code))
+        return code;
+    if (!words.count)
+        words.count = words.json ? 1 : UINT64_MAX;
     if (words.operand && check_operand(&words))
         return GF_EXIT_FAILED;
     return show(&words) ? GF_EXIT_FAILED : GF_EXIT_OK;

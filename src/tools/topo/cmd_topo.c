@@ -206,7 +206,7 @@ static void print_topo(const struct gf_topo *topo)
 }
 
 struct arguments {
-    bool help, json;
+    bool json;
     const char *machine; /* NULL: use GPUFEED_MACHINE, if it is set */
     const char *record;
 };
@@ -234,32 +234,17 @@ static const struct option flags[] = {
     {0},
 };
 
-/* Returns 0 or the exit code. */
-static int read_arguments(int argc, char **argv, struct arguments *ret)
+static int read_topo_flag(void *closure, int code, const struct gf_flags *reader)
 {
-    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
+    struct arguments *ret = closure;
 
-    for (;;)
-        switch (gf_flags_next(&reader)) {
-        case FLAG_JSON:
-            ret->json = true;
-            break;
-        case FLAG_MACHINE:
-            ret->machine = optarg;
-            break;
-        case FLAG_RECORD:
-            ret->record = optarg;
-            break;
-        case GF_FLAG_HELP:
-            ret->help = true;
-            return 0;
-        case GF_FLAG_NO_VALUE:
-            return gf_cli_fail(GF_EXIT_USAGE, "topo", "--%s needs a folder", reader.flag->name);
-        case GF_FLAG_INVALID:
-            return GF_EXIT_USAGE;
-        default:
-            return reader.at < argc ? gf_flags_excess("topo", argv[reader.at]) : 0;
-        }
+    if (code == GF_FLAG_NO_VALUE)
+        return gf_cli_fail(GF_EXIT_USAGE, "topo", "--%s needs a folder", reader->flag->name);
+    if (code == FLAG_JSON)
+        ret->json = true;
+    else
+        *(code == FLAG_MACHINE ? &ret->machine : &ret->record) = optarg;
+    return GF_EXIT_OK;
 }
 
 static int record_machine(const char *folder)
@@ -293,16 +278,14 @@ static int show_machine(const char *root, bool json)
 
 int gf_cmd_topo(int argc, char **argv)
 {
+    static const struct gf_words words = {.help = print_topo_help, .flag = read_topo_flag};
     static struct gf_options options;
+    struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
     struct arguments arguments = {0};
-    const int code = read_arguments(argc, argv, &arguments);
+    int code;
 
-    if (code)
+    if (!gf_flags_read(&reader, &words, &arguments, &code))
         return code;
-    if (arguments.help) {
-        print_topo_help();
-        return GF_EXIT_OK;
-    }
     if (arguments.record)
         return record_machine(arguments.record);
     gf_options_load(&options, environ);
