@@ -2,7 +2,7 @@
 /* `gpufeed report --perfetto --with` on files that claim to be a trace of PyTorch. */
 #include "fuzz.h"
 
-#include "tools/report/perfetto.h"
+#include "tools/report/outputs.h"
 #include "tools/answer/answer.h"
 
 #include <sys/mman.h>

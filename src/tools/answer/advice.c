@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/advice.h"
-
 #include "tools/answer/helps.h"
+#include "tools/answer/parts.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>

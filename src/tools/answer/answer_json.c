@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/answer_json.h"
-
 #include "abi/formats.h"
 #include "tools/answer/helps.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 
 #include <math.h>

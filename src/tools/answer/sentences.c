@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/sentences.h"
-
 #include "base/fmt.h"
-#include "tools/answer/advice.h"
 #include "tools/answer/helps.h"
-#include "tools/answer/rank_compare.h"
-#include "tools/answer/standing.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 
 #include <stdio.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/standing.h"
-
 #include "base/fmt.h"
 #include "base/path.h"
 #include "tools/answer/helps.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 

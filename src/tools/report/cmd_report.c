@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/output_file.h"
 #include "base/parse.h"
-#include "tools/answer/answer_json.h"
-#include "tools/answer/answer_text.h"
 #include "tools/answer/helps.h"
-#include "tools/answer/sentences.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/frame_name.h"
@@ -12,11 +10,7 @@
 #include "tools/job/read_job.h"
 #include "tools/job/sources.h"
 #include "tools/job/tally.h"
-#include "tools/report/event_list.h"
-#include "tools/report/folded.h"
-#include "tools/report/html.h"
-#include "tools/report/perfetto.h"
-#include "tools/report/prometheus.h"
+#include "tools/report/outputs.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/event_list.h"
-
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/job/event.h"
 #include "tools/job/frame_name.h"
-#include "tools/job/job.h"
 #include "tools/job/job_events.h"
 #include "tools/job/read_job.h"
-#include "tools/job/scan.h"
+#include "tools/report/outputs.h"
 
 #include <jansson.h>
 #include <stdio.h>

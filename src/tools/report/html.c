@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/html.h"
-
 #include "base/cpus.h"
 #include "base/parse.h"
 #include "page.h"
-#include "tools/answer/answer_json.h"
 #include "tools/answer/helps.h"
-#include "tools/answer/sentences.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
-#include "tools/report/folded.h"
-#include "tools/report/timeline.h"
+#include "tools/report/outputs.h"
 
 #include <time.h>
 

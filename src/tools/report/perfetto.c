@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/perfetto.h"
-
 #include "base/elf_view.h"
 #include "base/path.h"
 #include "tools/common/cli.h"
+#include "tools/report/outputs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/prometheus.h"
-
 #include "abi/formats.h"
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
+#include "tools/report/outputs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

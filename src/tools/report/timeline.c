@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/report/timeline.h"
-
 #include "tools/common/cli.h"
+#include "tools/report/outputs.h"
 
 #include <stdlib.h>
 
