@@ -3,7 +3,6 @@
 #include "unit.h"
 
 #include "engine/gputime/step_facts.h"
-#include "engine/report/summary_time.h"
 #include "engine/report/summary.h"
 
 #include <string.h>

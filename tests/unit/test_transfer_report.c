@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit.h"
 
-#include "engine/report/report_transfers.h"
+#include "engine/report/sections.h"
 #include "engine/report/summary.h"
 
 #include <string.h>

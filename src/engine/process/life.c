@@ -15,7 +15,6 @@
 #include "engine/process/transfer_link.h"
 #include "engine/process/watch_thread.h"
 #include "engine/report/summary.h"
-#include "engine/report/summary_time.h"
 #include "engine/transfer/copy/transfer_ops.h"
 #include "host/gpu.h"
 #include "host/machine_load.h"

@@ -8,7 +8,7 @@
 #include "base/output_file.h"
 #include "base/path.h"
 #include "engine/report/report.h"
-#include "engine/report/report_metrics.h"
+#include "engine/report/sections.h"
 #include "os/file_place.h"
 #include "os/files.h"
 #include "os/own_table.h"

@@ -5,10 +5,7 @@
 #include "base/atomic.h"
 #include "base/json.h"
 #include "config/option_text.h"
-#include "engine/report/report_gpu_time.h"
-#include "engine/report/report_memory.h"
-#include "engine/report/report_steps.h"
-#include "engine/report/report_transfers.h"
+#include "engine/report/sections.h"
 #include "host/mempolicy.h"
 #include "host/verdict.h"
 

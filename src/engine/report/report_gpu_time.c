@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report_gpu_time.h"
-
 #include "base/fmt.h"
-#include "engine/report/summary_time.h"
+#include "engine/report/sections.h"
+#include "engine/report/summary.h"
 #include "engine/report/transfer_sums.h"
 #include "engine/transfer/stats.h"
 

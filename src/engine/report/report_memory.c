@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report_memory.h"
+#include "engine/report/sections.h"
 
 static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
 {

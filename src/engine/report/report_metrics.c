@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report_metrics.h"
-
 #include "abi/formats.h"
 #include "base/fmt.h"
-#include "engine/report/report_memory.h"
+#include "engine/report/sections.h"
 
 struct metrics {
     struct gf_textbuf out;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report_steps.h"
-
 #include "base/atomic.h"
 #include "engine/gputime/step_causes.h"
+#include "engine/report/sections.h"
 
 /* So that uneven steps leave most of the log to stalls. */
 #define LINES_MOST 1000u

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report_transfers.h"
-
 #include "base/fmt.h"
+#include "engine/report/sections.h"
 #include "engine/transfer/stats.h"
 
 static void put_sum(struct gf_json *json, const char *key, const char *what, uint64_t number,

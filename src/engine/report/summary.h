@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on standard error: placement, stalls, copies. */
+/* Lines on standard error: placement, stalls, copies; summary_time.c: GPU time and steps. */
 #pragma once
 
 #include "engine/report/report_data.h"
-#include "engine/report/transfer_sums.h"
 
 /*
  * Writes the line after a decision: "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and
@@ -46,3 +45,28 @@ void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t siz
 /* Writes a sentence for the log about the waits of a line in an interval, and what helps. */
 void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
                           size_t size);
+
+/*
+ * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
+ * a remedy, and a line about communication. Time with only copies is one of these causes if it is
+ * at least 5 %. With several GPUs, writes a line for each of the three
+ * that were empty for the longest time, and the causes for the first of them. Lines are separated
+ * by '\n'. The text is empty if there were too few samples.
+ */
+void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
+
+#define GF_REMEDY 160
+
+/*
+ * Writes what helps against a cause of the device's time without work, and returns `buf`: "" if no
+ * remedy is known, if the cause took less than 5 % of the time, or if most of it was a single gap.
+ */
+const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
+                                       const struct gf_gpu_time_device *device,
+                                       enum gf_host_cause cause, char *buf, size_t size);
+
+/* Writes the line of the summary that says how long steps took; "" if no steps were found. */
+void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
+
+/* Returns the words for what the submitting thread did while a GPU had nothing to do. */
+const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/summary_time.h"
-
 #include "abi/trace_api.h"
 #include "base/fmt.h"
 #include "base/path.h"
 #include "engine/gputime/step_causes.h"
+#include "engine/report/summary.h"
 
 #define CAUSES_SAID 3u
 #define GPUS_SAID 3u
