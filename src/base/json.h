@@ -50,6 +50,13 @@ void gf_json_null(struct gf_json *json, const char *key);
 /* These two functions write null for an unknown value, which is a negative value or UINT64_MAX. */
 void gf_json_known_int(struct gf_json *json, const char *key, int64_t value);
 void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value);
+/* Writes null unless the value, which the caller then writes, is known. Returns `known`. */
+static inline bool gf_json_known(struct gf_json *json, const char *key, bool known)
+{
+    if (!known)
+        gf_json_null(json, key);
+    return known;
+}
 /* Writes value/1000 with three decimals. */
 void gf_json_milli(struct gf_json *json, const char *key, uint64_t value);
 /* Writes value/1000000 with six decimals. */

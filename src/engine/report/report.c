@@ -58,18 +58,15 @@ static void put_machine(struct gf_json *json, const struct gf_report *report)
 {
     const struct gf_machine *machine = report->machine;
 
-    if (!machine) {
-        gf_json_null(json, "machine");
+    if (!gf_json_known(json, "machine", machine))
         return;
-    }
     gf_json_object(json, "machine");
     gf_json_bool(json, "recorded", machine->recorded);
     put_cpus(json, "online", &machine->online);
     gf_json_size(json, "cores", machine->core_count);
-    gf_json_begin(json, "nodes", '[');
+    gf_json_array(json, "nodes");
     for (size_t i = 0; i < machine->node_count; i++)
         put_node(json, &machine->nodes[i]);
-    gf_json_end(json, ']');
 }
 
 static void put_start(struct gf_json *json, const struct gf_report *report)
@@ -90,12 +87,11 @@ static void put_start(struct gf_json *json, const struct gf_report *report)
     gf_json_bool(json, "numa_balancing", facts->numa_balancing);
     gf_json_int(json, "threads", facts->threads);
     gf_json_bool(json, "inherited", report->hint != NULL);
-    gf_json_begin(json, "rank", '{');
+    gf_json_object(json, "rank");
     gf_json_text(json, "source", facts->rank.source);
     gf_json_int(json, "rank", facts->rank.rank);
     gf_json_int(json, "local_rank", facts->rank.local_rank);
     gf_json_int(json, "local_size", facts->rank.local_size);
-    gf_json_end(json, '}');
 }
 
 static void put_gpus(struct gf_json *json, const struct gf_decision *decision)
@@ -118,10 +114,8 @@ static void put_verdict(struct gf_json *json, const struct gf_report *report)
     const struct gf_decision *decision = &report->decision;
     const struct gf_verdict *verdict = &decision->verdict;
 
-    if (!report->decided) {
-        gf_json_null(json, "verdict");
+    if (!gf_json_known(json, "verdict", report->decided))
         return;
-    }
     gf_json_object(json, "verdict");
     gf_json_text(json, "choice", decision->choice);
     gf_json_bool(json, "settled", decision->settled);
@@ -141,10 +135,8 @@ static void put_probe(struct gf_json *json, const struct gf_report *report)
 {
     const struct gf_probe *probe = &report->decision.probe;
 
-    if (!report->decision.probed) {
-        gf_json_null(json, "probe");
+    if (!gf_json_known(json, "probe", report->decision.probed))
         return;
-    }
     gf_json_object(json, "probe");
     put_errno(json, "set_affinity", probe->set_affinity);
     put_errno(json, "get_mempolicy", probe->get_mempolicy);

@@ -48,11 +48,10 @@ static void put_remedies(struct gf_json *json, const struct gf_gpu_time *time,
 {
     char remedy[GF_REMEDY];
 
-    gf_json_begin(json, "remedies", '{');
+    gf_json_object(json, "remedies");
     for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
         if (*gf_summary_gpu_time_remedy(time, device, i, remedy, sizeof(remedy)))
             gf_json_text(json, gf_host_cause_name(i), remedy);
-    gf_json_end(json, '}');
 }
 
 static void put_paths(struct gf_json *json, unsigned device)
@@ -108,10 +107,8 @@ static void put_standstill(struct gf_json *json, const struct gf_standstill *sta
 {
     const struct gf_python_line *at = &standstill->at;
 
-    if (!standstill->count) {
-        gf_json_null(json, "standstill");
+    if (!gf_json_known(json, "standstill", standstill->count))
         return;
-    }
     gf_json_object(json, "standstill");
     gf_json_size(json, "count", standstill->count);
     gf_json_bool(json, "ongoing", standstill->ongoing);
@@ -138,11 +135,10 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
     gf_json_size(json, "longest_question_us", time->longest_question_ns / 1000);
     put_without_cpu(json, &time->without_cpu);
     put_standstill(json, &time->standstill, started_ns);
-    gf_json_begin(json, "devices", '[');
+    gf_json_array(json, "devices");
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (time->device[i].used)
             put_device(json, i, time, started_ns);
-    gf_json_end(json, ']');
 }
 
 #define LONGEST 16

@@ -58,10 +58,8 @@ static void put_faults(struct gf_json *json, const struct gf_heap_ops *heap)
 
 static void put_watch(struct gf_json *json, const struct gf_report_memory *memory)
 {
-    if (!memory->readings) {
-        gf_json_null(json, "watch");
+    if (!gf_json_known(json, "watch", memory->readings))
         return;
-    }
     gf_json_object(json, "watch");
     gf_json_size(json, "readings", memory->readings);
     gf_json_size(json, "lazy_frees", 0);
@@ -96,13 +94,12 @@ void gf_report_memory_put_pages(struct gf_json *json, const char *key, const str
 {
     gf_json_object(json, key);
     gf_json_size(json, "bytes", pages->total);
-    gf_json_begin(json, "by_node", '{');
+    gf_json_object(json, "by_node");
     for (unsigned node = 0; node < GF_LOCALITY_NODES; node++) {
         const char name[3] = {(char)('0' + node / 10), (char)('0' + node % 10), '\0'};
         if (pages->node[node])
             gf_json_size(json, node < 10 ? name + 1 : name, pages->node[node]);
     }
-    gf_json_end(json, '}');
 }
 
 static void put_migration(struct gf_json *json, const struct gf_report_migration *moved)

@@ -18,10 +18,8 @@ static void put_steps(struct gf_json *json, const struct gf_report *report)
     struct gf_step_count steps;
 
     report->preload->step_count(&steps);
-    if (!steps.ended && !steps.current) {
-        gf_json_null(json, "steps");
+    if (!gf_json_known(json, "steps", steps.ended || steps.current))
         return;
-    }
     gf_json_object(json, "steps");
     gf_json_size(json, "ended", steps.ended);
     gf_json_size(json, "us", steps.us);
@@ -41,10 +39,8 @@ static const char *source_name(enum gf_step_source source)
 /* Without samples of the GPU, a time is unknown. */
 static void put_known_ms(struct gf_json *json, const char *name, uint64_t ns, bool known)
 {
-    if (known)
+    if (gf_json_known(json, name, known))
         gf_json_milli(json, name, ns / 1000);
-    else
-        gf_json_null(json, name);
 }
 
 static void put_cause(struct gf_json *json, const struct gf_step_times *times,
@@ -88,10 +84,8 @@ static void put_times(struct gf_json *json, const struct gf_report *report)
     struct gf_step_times times;
 
     report->preload->step_times(&times);
-    if (times.source == gf_step_none) {
-        gf_json_null(json, "step_times");
+    if (!gf_json_known(json, "step_times", times.source != gf_step_none))
         return;
-    }
     const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
     gf_json_object(json, "step_times");
     gf_json_text(json, "source", source_name(times.source));
@@ -205,10 +199,8 @@ static void put_log(struct gf_json *json, const struct gf_report *report)
 {
     struct gf_journal_count count;
 
-    if (!report->preload->log_wanted()) {
-        gf_json_null(json, "log");
+    if (!gf_json_known(json, "log", report->preload->log_wanted()))
         return;
-    }
     report->preload->log_count(&count);
     gf_json_object(json, "log");
     gf_json_size(json, "lines", count.lines);

@@ -165,19 +165,15 @@ static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
 
     gf_json_object(json, "pinning_at_source");
     gf_json_milli(json, "saves_at_most_s", saving_ns / 1000000);
-    if (pinned_rate)
+    if (gf_json_known(json, "pinned_gb_per_s", pinned_rate))
         gf_json_milli(json, "pinned_gb_per_s", pinned_rate / 1000000);
-    else
-        gf_json_null(json, "pinned_gb_per_s");
 }
 
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
                              gf_hook_counts_each *each_hook)
 {
-    if (!transfers->known) {
-        gf_json_null(json, "transfers");
+    if (!gf_json_known(json, "transfers", transfers->known))
         return;
-    }
     gf_json_object(json, "transfers");
     put_state(json, transfers);
     put_direction(json, "to_device", &transfers->copies, gf_direction_h2d);
@@ -204,10 +200,8 @@ void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *repo
     const uint64_t whole = gf_transfer_sums_whole_ns(preload, report->ran_ms);
     struct gf_copy_waits waits;
 
-    if (!preload->options->copy_wait_us) {
-        gf_json_null(json, "copy_waits");
+    if (!gf_json_known(json, "copy_waits", preload->options->copy_wait_us))
         return;
-    }
     preload->copy_waits(&waits);
     gf_json_object(json, "copy_waits");
     gf_json_begin(json, "to_device", '{');
@@ -216,7 +210,7 @@ void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *repo
     gf_json_begin(json, "from_device", '{');
     put_waits(json, &waits.from_device, whole);
     gf_json_end(json, '}');
-    gf_json_begin(json, "lines", '[');
+    gf_json_array(json, "lines");
     for (unsigned i = 0; i < waits.lines; i++) {
         const struct gf_copy_wait_line *line = &waits.line[i];
         gf_json_object(json, NULL);
@@ -226,5 +220,4 @@ void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *repo
         gf_json_text(json, "function", line->function);
         put_waits(json, &line->sum, whole);
     }
-    gf_json_end(json, ']');
 }

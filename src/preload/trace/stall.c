@@ -55,10 +55,8 @@ static void put_place(struct gf_json *json, const struct gf_evidence *evidence)
     const struct gf_slowpath *slow = evidence->slow;
 
     gf_json_known_int(json, "block_node", gf_page_node(slow->block, slow->size));
-    if (evidence->gpu.device < 0) {
-        gf_json_null(json, "gpu");
+    if (!gf_json_known(json, "gpu", evidence->gpu.device >= 0))
         return;
-    }
     gf_json_object(json, "gpu");
     gf_json_int(json, "device", evidence->gpu.device);
     gf_json_text(json, "pci", evidence->gpu.pci);
