@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define MOUNT GF_CGROUP_MOUNT
+#define MOUNT_UNIFIED MOUNT "/unified" /* of version 2 */
 
 /* Whether the list of n bytes, whose words are separated by commas, contains the word. */
 static bool has_word(const char *list, size_t n, const char *word)
@@ -77,13 +78,15 @@ bool gf_cgroup_find(const char *root, const char *controller, char *scratch, siz
     return search.found;
 }
 
-static bool find_group(const char *root, const char *controller, char *ret, size_t size)
-{
-    char line[2048];
-    return gf_cgroup_find(root, controller, line, sizeof(line), ret, size);
-}
+const struct gf_cgroup_place gf_cgroup_memory_places[] = {
+    {MOUNT, ""}, {MOUNT_UNIFIED, ""}, {MOUNT "/memory", "memory"}, {NULL, NULL}};
+static const struct gf_cgroup_place cpu_places[] = {{MOUNT, ""},
+                                                    {MOUNT_UNIFIED, ""},
+                                                    {MOUNT "/cpu", "cpu"},
+                                                    {MOUNT "/cpu,cpuacct", "cpu"},
+                                                    {NULL, NULL}};
 
-bool gf_cgroup_to_parent(char *group)
+static bool to_parent(char *group)
 {
     char *slash = strrchr(group, '/');
     if (!slash)
@@ -92,42 +95,45 @@ bool gf_cgroup_to_parent(char *group)
     return true;
 }
 
-/*
- * Reads a file of the group, or of the nearest parent that has the file. The group's own file may
- * be missing for two reasons. In a container without a cgroup namespace, `group` is the path on the
- * host, but the group itself is mounted at the mount point. And a controller may be disabled below
- * some level of the hierarchy.
- */
-static int read_nearest(const char *root, const char *mount, char *group, const char *file,
-                        char *buf, size_t size)
+static void leave_place(struct gf_cgroup_walk *walk)
 {
-    do {
-        const int length = gf_procfs_read(buf, size, root, "%s%s/%s", mount, group, file);
-        if (length >= 0)
-            return length;
-    } while (gf_cgroup_to_parent(group));
-    return -ENOENT;
+    walk->is_inside = false;
+    walk->place++;
 }
 
-static const char *const mounts_v2[] = {MOUNT, GF_CGROUP_MOUNT_UNIFIED};
+bool gf_cgroup_next(struct gf_cgroup_walk *walk)
+{
+    if (walk->is_inside && to_parent(walk->group))
+        return true;
+    if (walk->is_inside)
+        leave_place(walk);
+    while (walk->place->mount && !walk->is_inside) {
+        walk->is_inside = gf_cgroup_find(walk->root, walk->place->controller, walk->line,
+                                         sizeof(walk->line), walk->group, sizeof(walk->group));
+        walk->place += !walk->is_inside;
+    }
+    return walk->is_inside;
+}
+
+int gf_cgroup_read(const struct gf_cgroup_walk *walk, const char *file, char *buf, size_t size)
+{
+    return gf_procfs_read(buf, size, walk->root, "%s%s/%s", walk->place->mount, walk->group, file);
+}
 
 int gf_cgroup_cpuset(const char *root, struct gf_cpus *ret)
 {
-    char group[1024], text[4096];
+    static const struct gf_cgroup_place places[] = {
+        {MOUNT "/cpuset", "cpuset"}, {MOUNT, ""}, {MOUNT_UNIFIED, ""}, {NULL, NULL}};
+    static const char *const files[] = {"cpuset.effective_cpus", "cpuset.cpus.effective",
+                                        "cpuset.cpus"};
+    struct gf_cgroup_walk walk = {.root = root, .place = places};
+    char text[4096];
 
-    if (find_group(root, "cpuset", group, sizeof(group)) &&
-        (read_nearest(root, MOUNT "/cpuset", group, "cpuset.effective_cpus", text, sizeof(text)) >
-             0 ||
-         (find_group(root, "cpuset", group, sizeof(group)) &&
-          read_nearest(root, MOUNT "/cpuset", group, "cpuset.cpus", text, sizeof(text)) > 0)) &&
-        gf_set_parse(text, ret) == 0)
-        return 0;
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++)
-        if (find_group(root, "", group, sizeof(group)) &&
-            read_nearest(root, mounts_v2[i], group, "cpuset.cpus.effective", text, sizeof(text)) >
-                0 &&
-            gf_set_parse(text, ret) == 0)
-            return 0;
+    while (gf_cgroup_next(&walk))
+        for (size_t i = 0; i < GF_ARRAY_LEN(files); i++)
+            if (gf_cgroup_read(&walk, files[i], text, sizeof(text)) > 0 &&
+                gf_set_parse(text, ret) == 0)
+                return 0;
     return -ENOENT;
 }
 
@@ -152,96 +158,62 @@ static double tighter_quota(double a, double b)
     return a > 0 && (b <= 0 || a < b) ? a : b;
 }
 
-static double quota_v1(const char *root, const char *mount, const char *group)
+static double group_quota(const struct gf_cgroup_walk *walk)
 {
-    char quota[32], period[32];
+    char quota[64], period[32];
 
-    if (gf_procfs_read(quota, sizeof(quota), root, "%s%s/cpu.cfs_quota_us", mount, group) <= 0 ||
-        gf_procfs_read(period, sizeof(period), root, "%s%s/cpu.cfs_period_us", mount, group) <= 0)
+    if (gf_cgroup_read(walk, "cpu.max", quota, sizeof(quota)) > 0)
+        return quota_v2(quota);
+    if (gf_cgroup_read(walk, "cpu.cfs_quota_us", quota, sizeof(quota)) <= 0 ||
+        gf_cgroup_read(walk, "cpu.cfs_period_us", period, sizeof(period)) <= 0)
         return 0;
     return quota_share(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
 double gf_cgroup_quota(const char *root)
 {
-    static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
-    char group[1024], text[64];
+    struct gf_cgroup_walk walk = {.root = root, .place = cpu_places};
     double best = 0;
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
-        if (!find_group(root, "", group, sizeof(group)))
-            break;
-        do {
-            if (gf_procfs_read(text, sizeof(text), root, "%s%s/cpu.max", mounts_v2[i], group) > 0)
-                best = tighter_quota(quota_v2(text), best);
-        } while (gf_cgroup_to_parent(group));
-    }
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v1); i++) {
-        if (!find_group(root, "cpu", group, sizeof(group)))
-            break;
-        do
-            best = tighter_quota(quota_v1(root, mounts_v1[i], group), best);
-        while (gf_cgroup_to_parent(group));
-    }
+    while (gf_cgroup_next(&walk))
+        best = tighter_quota(group_quota(&walk), best);
     return best;
 }
 
 bool gf_cgroup_has_no_swap(const char *root)
 {
-    char group[1024], text[64];
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
-        if (!find_group(root, "", group, sizeof(group)))
-            break;
-        do
-            if (gf_procfs_read(text, sizeof(text), root, "%s%s/memory.swap.max", mounts_v2[i],
-                               group) > 0 &&
-                strcmp(text, "0") == 0)
-                return true;
-        while (gf_cgroup_to_parent(group));
-    }
-    return false;
-}
-
-/* Whether the file of the group exists and sets a limit: its text is neither empty nor "max". */
-static bool is_limited(const char *root, const char *mount, const char *group, const char *file)
-{
+    struct gf_cgroup_walk walk = {.root = root, .place = gf_cgroup_memory_places};
     char text[64];
-    return gf_procfs_read(text, sizeof(text), root, "%s%s/%s", mount, group, file) > 0 &&
-           strcmp(text, "max") != 0;
+
+    while (gf_cgroup_next(&walk))
+        if (gf_cgroup_read(&walk, "memory.swap.max", text, sizeof(text)) > 0 &&
+            strcmp(text, "0") == 0)
+            return true;
+    return false;
 }
 
 bool gf_cgroup_limits_reading(const char *root)
 {
-    static const struct {
-        const char *mount, *controller, *files[2];
-    } places[] = {
-        {MOUNT, "", {"memory.high", "io.max"}},
-        {GF_CGROUP_MOUNT_UNIFIED, "", {"memory.high", "io.max"}},
-        {MOUNT "/blkio",
-         "blkio",
-         {"blkio.throttle.read_bps_device", "blkio.throttle.read_iops_device"}},
-    };
-    char group[1024];
+    static const struct gf_cgroup_place places[] = {
+        {MOUNT, ""}, {MOUNT_UNIFIED, ""}, {MOUNT "/blkio", "blkio"}, {NULL, NULL}};
+    static const char *const files[] = {"memory.high", "io.max", "blkio.throttle.read_bps_device",
+                                        "blkio.throttle.read_iops_device"};
+    struct gf_cgroup_walk walk = {.root = root, .place = places};
+    char text[64];
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
-        if (!find_group(root, places[i].controller, group, sizeof(group)))
-            continue;
-        do
-            for (size_t k = 0; k < GF_ARRAY_LEN(places[i].files); k++)
-                if (is_limited(root, places[i].mount, group, places[i].files[k]))
-                    return true;
-        while (gf_cgroup_to_parent(group));
-    }
+    while (gf_cgroup_next(&walk))
+        for (size_t i = 0; i < GF_ARRAY_LEN(files); i++)
+            if (gf_cgroup_read(&walk, files[i], text, sizeof(text)) > 0 && strcmp(text, "max") != 0)
+                return true;
     return false;
 }
 
-static uint64_t threads_left(const char *root, const char *mount, const char *group)
+static uint64_t threads_left(const struct gf_cgroup_walk *walk)
 {
     char most[32], now[32], *end;
 
-    if (gf_procfs_read(most, sizeof(most), root, "%s%s/pids.max", mount, group) <= 0 ||
-        gf_procfs_read(now, sizeof(now), root, "%s%s/pids.current", mount, group) <= 0)
+    if (gf_cgroup_read(walk, "pids.max", most, sizeof(most)) <= 0 ||
+        gf_cgroup_read(walk, "pids.current", now, sizeof(now)) <= 0)
         return UINT64_MAX;
     const uint64_t limit = strtoull(most, &end, 10), used = strtoull(now, NULL, 10);
     if (end == most) /* "max" */
@@ -251,37 +223,33 @@ static uint64_t threads_left(const char *root, const char *mount, const char *gr
 
 uint64_t gf_cgroup_threads_left(const char *root)
 {
-    static const struct {
-        const char *mount, *controller;
-    } places[] = {{MOUNT, ""}, {GF_CGROUP_MOUNT_UNIFIED, ""}, {MOUNT "/pids", "pids"}};
-    char group[1024];
+    static const struct gf_cgroup_place places[] = {
+        {MOUNT, ""}, {MOUNT_UNIFIED, ""}, {MOUNT "/pids", "pids"}, {NULL, NULL}};
+    struct gf_cgroup_walk walk = {.root = root, .place = places};
     uint64_t least = UINT64_MAX;
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(places); i++) {
-        if (!find_group(root, places[i].controller, group, sizeof(group)))
-            continue;
-        do
-            least = gf_min(least, threads_left(root, places[i].mount, group));
-        while (gf_cgroup_to_parent(group));
-    }
+    while (gf_cgroup_next(&walk))
+        least = gf_min(least, threads_left(&walk));
     return least;
 }
 
+/*
+ * Only the nearest group of a place that has the file counts, because in version 1 the process's
+ * own group may be mounted at the mount point.
+ */
 static uint64_t read_throttled_ns(const char *root)
 {
-    static const char *const mounts_v1[] = {MOUNT "/cpu", MOUNT "/cpu,cpuacct"};
-    char group[1024], text[1024];
+    struct gf_cgroup_walk walk = {.root = root, .place = cpu_places};
+    char text[1024];
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v2); i++) {
-        if (find_group(root, "", group, sizeof(group)) &&
-            read_nearest(root, mounts_v2[i], group, "cpu.stat", text, sizeof(text)) > 0 &&
-            strstr(text, "throttled_usec"))
-            return gf_procfs_value(text, "throttled_usec") * 1000;
+    while (gf_cgroup_next(&walk)) {
+        if (gf_cgroup_read(&walk, "cpu.stat", text, sizeof(text)) < 0)
+            continue;
+        if (strstr(text, "throttled_"))
+            return gf_procfs_value(text, "throttled_usec") * 1000 +
+                   gf_procfs_value(text, "throttled_time");
+        leave_place(&walk);
     }
-    for (size_t i = 0; i < GF_ARRAY_LEN(mounts_v1); i++)
-        if (find_group(root, "cpu", group, sizeof(group)) &&
-            read_nearest(root, mounts_v1[i], group, "cpu.stat", text, sizeof(text)) > 0)
-            return gf_procfs_value(text, "throttled_time");
     return 0;
 }
 

@@ -19,12 +19,36 @@
  */
 bool gf_cgroup_find(const char *root, const char *controller, char *scratch, size_t scratch_size,
                     char *ret, size_t size);
-/* Removes the last component of the path. Returns false if the path is the top. */
-bool gf_cgroup_to_parent(char *group);
 
-/* The possible mount points of the v2 hierarchy, relative to root. */
+/* The mount point of the v2 hierarchy, relative to root. */
 #define GF_CGROUP_MOUNT "sys/fs/cgroup"
-#define GF_CGROUP_MOUNT_UNIFIED GF_CGROUP_MOUNT "/unified"
+
+/* A path, relative to root, where the hierarchy of a controller may be mounted. */
+struct gf_cgroup_place {
+    const char *mount, *controller; /* for the controller, see gf_cgroup_find */
+};
+
+/* Where the files of memory may be; after the last place, mount is NULL. */
+extern const struct gf_cgroup_place gf_cgroup_memory_places[];
+
+/*
+ * Walks through the process's group and then its visible parents, in each of the places. The
+ * process's own group may be missing in a place for two reasons. In a container without a cgroup
+ * namespace, the path is the one on the host, but the group itself is mounted at the mount point.
+ * And a controller may be disabled below some level of the hierarchy.
+ */
+struct gf_cgroup_walk {
+    const char *root;
+    const struct gf_cgroup_place *place; /* set by the caller to the first place */
+    bool is_inside;
+    char group[1024];
+    char line[2048]; /* space for gf_cgroup_find */
+};
+
+/* Goes to the next group. Returns false after the last one. */
+bool gf_cgroup_next(struct gf_cgroup_walk *walk);
+/* Reads a file of the group as gf_procfs_read does. */
+int gf_cgroup_read(const struct gf_cgroup_walk *walk, const char *file, char *buf, size_t size);
 
 /*
  * Reads the CPUs of the group's cpuset. Returns 0. If no cpuset can be read, returns -ENOENT and

@@ -1,39 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/headroom.h"
 
-#include "os/cgroup.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 
 #include <stdlib.h>
 
-#define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 #define UNKNOWN GF_HEADROOM_UNKNOWN
 
 /* A limit of at least this number means "unlimited" in version 1. */
 #define UNLIMITED (UINT64_C(1) << 62)
 
 struct names {
-    const char *mount;
     const char *limits[2];
     const char *usage;
     const char *inactive, *active; /* keys of memory.stat whose values include the child groups */
 };
 
-static const struct names names_v2[] = {
-    {GF_CGROUP_MOUNT,
-     {"memory.max", "memory.high"},
-     "memory.current",
-     "inactive_file",
-     "active_file"},
-    {GF_CGROUP_MOUNT_UNIFIED,
-     {"memory.max", "memory.high"},
-     "memory.current",
-     "inactive_file",
-     "active_file"},
-};
-static const struct names names_v1 = {MOUNT_V1,
-                                      {"memory.limit_in_bytes", NULL},
+static const struct names names_v2 = {
+    {"memory.max", "memory.high"}, "memory.current", "inactive_file", "active_file"};
+static const struct names names_v1 = {{"memory.limit_in_bytes", NULL},
                                       "memory.usage_in_bytes",
                                       "total_inactive_file",
                                       "total_active_file"};
@@ -41,11 +27,11 @@ static const struct names names_v1 = {MOUNT_V1,
 /*
  * Returns the number in a file of the group; UNKNOWN if the text is "max" or the file is missing.
  */
-static uint64_t read_limit(const char *root, const char *mount, const char *group, const char *file)
+static uint64_t read_limit(const struct gf_cgroup_walk *walk, const char *file)
 {
     char text[32], *end;
 
-    if (gf_procfs_read(text, sizeof(text), root, "%s%s/%s", mount, group, file) <= 0)
+    if (gf_cgroup_read(walk, file, text, sizeof(text)) <= 0)
         return UNKNOWN;
     const uint64_t value = strtoull(text, &end, 10);
     return end == text || value >= UNLIMITED ? UNKNOWN : value;
@@ -65,26 +51,25 @@ static uint64_t reclaimable_bytes(uint64_t inactive, uint64_t active)
     return inactive + active / 2;
 }
 
-static void read_group_headroom(const struct names *names, struct gf_headroom_scratch *scratch,
-                                const char *root, struct gf_headroom *ret)
+static void read_group_headroom(struct gf_headroom_scratch *scratch, struct gf_headroom *ret)
 {
+    const struct gf_cgroup_walk *walk = &scratch->walk;
+    const struct names *names = *walk->place->controller ? &names_v1 : &names_v2;
     const char *file = NULL;
     uint64_t limit = UNKNOWN;
 
     for (size_t i = 0; i < GF_ARRAY_LEN(names->limits) && names->limits[i]; i++) {
-        const uint64_t value = read_limit(root, names->mount, scratch->group, names->limits[i]);
+        const uint64_t value = read_limit(walk, names->limits[i]);
         if (value < limit) {
             limit = value;
             file = names->limits[i];
         }
     }
-    const uint64_t used =
-        file ? read_limit(root, names->mount, scratch->group, names->usage) : UNKNOWN;
+    const uint64_t used = file ? read_limit(walk, names->usage) : UNKNOWN;
     if (used == UNKNOWN)
         return;
     uint64_t reclaimable = 0;
-    if (gf_procfs_read(scratch->text, sizeof(scratch->text), root, "%s%s/memory.stat", names->mount,
-                       scratch->group) > 0)
+    if (gf_cgroup_read(walk, "memory.stat", scratch->text, sizeof(scratch->text)) > 0)
         reclaimable = reclaimable_bytes(gf_procfs_value(scratch->text, names->inactive),
                                         gf_procfs_value(scratch->text, names->active));
     const uint64_t left = saturating_sub(limit, saturating_sub(used, reclaimable));
@@ -93,18 +78,6 @@ static void read_group_headroom(const struct names *names, struct gf_headroom_sc
         ret->limit = limit;
         ret->cgroup_file = file;
     }
-}
-
-static void read_groups_headroom(const struct names *names, const char *controller,
-                                 struct gf_headroom_scratch *scratch, const char *root,
-                                 struct gf_headroom *ret)
-{
-    if (!gf_cgroup_find(root, controller, scratch->text, sizeof(scratch->text), scratch->group,
-                        sizeof(scratch->group)))
-        return;
-    do
-        read_group_headroom(names, scratch, root, ret);
-    while (gf_cgroup_to_parent(scratch->group));
 }
 
 /*
@@ -151,9 +124,9 @@ static void read_headroom(void *closure)
     const char *root = reading->root;
     struct gf_headroom *ret = reading->ret;
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(names_v2); i++)
-        read_groups_headroom(&names_v2[i], "", scratch, root, ret);
-    read_groups_headroom(&names_v1, "memory", scratch, root, ret);
+    scratch->walk = (struct gf_cgroup_walk){.root = root, .place = gf_cgroup_memory_places};
+    while (gf_cgroup_next(&scratch->walk))
+        read_group_headroom(scratch, ret);
     read_host(scratch, root, reading->node, ret);
     ret->bytes = gf_min(ret->cgroup, gf_min(ret->host, ret->node));
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "os/cgroup.h"
 
 #define GF_HEADROOM_UNKNOWN UINT64_MAX
 
@@ -27,7 +28,7 @@ struct gf_headroom {
  */
 struct gf_headroom_scratch {
     char text[4096];
-    char group[1024];
+    struct gf_cgroup_walk walk;
 };
 
 /*

@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 
 #define UNKNOWN GF_PRESSURE_UNKNOWN
-#define MOUNT_V1 GF_CGROUP_MOUNT "/memory"
 
 struct row {
     const char *key; /* word before the number in a line; "" if the file contains only a number */
@@ -33,11 +32,14 @@ static void add_lines(struct gf_procfs_lines *lines, const struct row *rows, siz
         }
 }
 
-static bool add_rows(const char *path, const struct row *rows, size_t count)
+static bool add_rows(const struct gf_cgroup_walk *walk, const char *file, const struct row *rows,
+                     size_t count)
 {
-    char buf[1024];
+    char buf[1024], path[GF_PROCFS_PATH_MAX];
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
 
+    gf_fmt(path, sizeof(path), "%s/%s%s/%s", walk->root ? walk->root : "", walk->place->mount,
+           walk->group, file);
     if (!gf_procfs_lines_open(&lines, path))
         return false;
     add_lines(&lines, rows, count);
@@ -79,74 +81,40 @@ static bool parse_stalled(const char *text, uint64_t *ret_us)
     return total;
 }
 
-static bool read_stalled(const char *path, uint64_t *ret_us)
-{
-    char text[256];
-
-    return gf_procfs_read_at(AT_FDCWD, text, sizeof(text), path) > 0 && parse_stalled(text, ret_us);
-}
-
-/* A buffer for the paths of the files of one group. */
-struct files {
-    char path[GF_PROCFS_PATH_MAX];
-    size_t folder; /* length of the path of the group's folder */
-};
-
-static const char *group_file(struct files *files, const char *name)
-{
-    gf_fmt(files->path + files->folder, sizeof(files->path) - files->folder, "/%s", name);
-    return files->path;
-}
-
 static void add_known(uint64_t *to, uint64_t value)
 {
     *to = (*to == UNKNOWN ? 0 : *to) + value;
 }
 
-static void read_group_pressure(struct files *files, struct gf_pressure *ret)
+static void read_group_pressure(const struct gf_cgroup_walk *walk, struct gf_pressure *ret)
 {
     uint64_t limited = 0, killed = 0;
     const struct row rows[] = {
         {"high", &limited}, {"max", &limited}, {"oom", &killed}, {"oom_kill", &killed}};
+    char text[256];
 
     if (ret->stalled_us == UNKNOWN &&
-        read_stalled(group_file(files, "memory.pressure"), &ret->stalled_us))
+        gf_cgroup_read(walk, "memory.pressure", text, sizeof(text)) > 0 &&
+        parse_stalled(text, &ret->stalled_us))
         ret->stalled_file = "memory.pressure";
-    if (!add_rows(group_file(files, "memory.events"), rows, GF_ARRAY_LEN(rows)))
+    if (!add_rows(walk, "memory.events", rows, GF_ARRAY_LEN(rows)))
         return;
     add_known(&ret->limited, limited);
     add_known(&ret->killed, killed);
     ret->limited_file = "memory.events";
 }
 
-static void read_group_v1_pressure(struct files *files, struct gf_pressure *ret)
+static void read_group_v1_pressure(const struct gf_cgroup_walk *walk, struct gf_pressure *ret)
 {
     uint64_t limited = 0, killed = 0;
     const struct row failures = {"", &limited}, kills = {"oom_kill", &killed};
 
-    if (!add_rows(group_file(files, "memory.failcnt"), &failures, 1))
+    if (!add_rows(walk, "memory.failcnt", &failures, 1))
         return;
     add_known(&ret->limited, limited);
     ret->limited_file = "memory.failcnt";
-    if (add_rows(group_file(files, "memory.oom_control"), &kills, 1))
+    if (add_rows(walk, "memory.oom_control", &kills, 1))
         add_known(&ret->killed, killed);
-}
-
-static void read_pressure_groups(const char *root, const char *mount, const char *controller,
-                                 void (*read)(struct files *files, struct gf_pressure *ret),
-                                 struct gf_pressure *ret)
-{
-    char group[1024];
-    struct files files;
-
-    if (!gf_cgroup_find(root, controller, files.path, sizeof(files.path), group, sizeof(group)))
-        return;
-    do {
-        files.folder = (size_t)gf_fmt(files.path, sizeof(files.path) - 64, "%s/%s%s",
-                                      root ? root : "", mount, group);
-        if (files.folder < sizeof(files.path) - 64)
-            read(&files, ret);
-    } while (gf_cgroup_to_parent(group));
 }
 
 struct reading {
@@ -157,15 +125,18 @@ struct reading {
 static void read_pressure(void *closure)
 {
     const struct reading *reading = closure;
-    const char *root = reading->root;
+    struct gf_cgroup_walk walk = {.root = reading->root, .place = gf_cgroup_memory_places};
     struct gf_pressure *ret = reading->ret;
-    char path[GF_PROCFS_PATH_MAX];
+    char text[256];
 
-    read_pressure_groups(root, GF_CGROUP_MOUNT, "", read_group_pressure, ret);
-    read_pressure_groups(root, GF_CGROUP_MOUNT_UNIFIED, "", read_group_pressure, ret);
-    read_pressure_groups(root, MOUNT_V1, "memory", read_group_v1_pressure, ret);
-    gf_fmt(path, sizeof(path), "%s/proc/pressure/memory", root ? root : "");
-    if (ret->stalled_us == UNKNOWN && read_stalled(path, &ret->stalled_us))
+    while (gf_cgroup_next(&walk))
+        if (*walk.place->controller)
+            read_group_v1_pressure(&walk, ret);
+        else
+            read_group_pressure(&walk, ret);
+    if (ret->stalled_us == UNKNOWN &&
+        gf_procfs_read(text, sizeof(text), reading->root, "proc/pressure/memory") > 0 &&
+        parse_stalled(text, &ret->stalled_us))
         ret->stalled_file = "/proc/pressure/memory";
 }
 
@@ -231,7 +202,7 @@ void gf_pressure_counters_open(void)
         open_counter(&cpu_stat_v1, GF_CGROUP_MOUNT "/cpu,cpuacct", group, "cpu.stat");
     }
     if (gf_cgroup_find("", "memory", line, sizeof(line), group, sizeof(group)))
-        open_counter(&failures_v1, MOUNT_V1, group, "memory.failcnt");
+        open_counter(&failures_v1, GF_CGROUP_MOUNT "/memory", group, "memory.failcnt");
     gf_pressure_throttled_since();
 }
 
