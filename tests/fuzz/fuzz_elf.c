@@ -4,7 +4,7 @@
 
 #include "base/elf_view.h"
 #include "tools/job/frame_name.h"
-#include "tools/run/exec_target.h"
+#include "tools/run/program_start.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 /* Lines of /proc/PID/maps: a path may contain any character, and be longer than the kernel's limit. */
 #include "fuzz.h"
 
-#include "tools/stacks/objects.h"
+#include "tools/stacks/examine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

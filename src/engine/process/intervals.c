@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/intervals.h"
+#include "engine/process/duties.h"
 
 #include "base/clock.h"
 #include "base/fmt.h"

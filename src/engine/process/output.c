@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/output.h"
+#include "engine/process/duties.h"
 
 #include "abi/formats.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/process/output_files.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
-#include "engine/process/transfer_link.h"
 #include "engine/report/report.h"
 #include "os/own_table.h"
 #include "os/permit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/start_options.h"
+#include "engine/process/duties.h"
 
 #include "base/log.h"
 #include "base/symbols.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/transfer_link.h"
+#include "engine/process/duties.h"
 
 #include "base/fmt.h"
 #include "base/log.h"

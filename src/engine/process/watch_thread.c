@@ -3,17 +3,13 @@
  * Watches the memory of the cgroup and the host. If it may run short, the heap returns the freed
  * memory that it keeps. Also returns what the heap may keep no longer. Runs on the library's thread.
  */
-#include "engine/process/watch_thread.h"
+#include "engine/process/duties.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/gputime/standstill.h"
-#include "engine/process/decide.h"
-#include "engine/process/intervals.h"
-#include "engine/process/output.h"
 #include "engine/process/process_state.h"
-#include "engine/process/transfer_link.h"
 #include "engine/transfer/copy/transfer_ops.h"
 #include "host/guard.h"
 #include "host/hint.h"

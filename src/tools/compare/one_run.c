@@ -7,7 +7,7 @@
 #include "tools/common/cli.h"
 #include "tools/common/nvml.h"
 #include "tools/common/text.h"
-#include "tools/run/environ.h"
+#include "tools/run/program_start.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -6,12 +6,8 @@
 #include "os/elf_fault.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/run/environ.h"
-#include "tools/run/exec_target.h"
-#include "tools/run/init.h"
-#include "tools/run/prebind.h"
-#include "tools/run/preload_path.h"
 #include "tools/run/private_shm.h"
+#include "tools/run/program_start.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/environ.h"
+#include "tools/run/program_start.h"
 
 #include "host/facts.h"
 #include "host/tasks.h"

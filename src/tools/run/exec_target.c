@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/exec_target.h"
+#include "tools/run/program_start.h"
 
 #include "base/elf_view.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/init.h"
+#include "tools/run/program_start.h"
 
 #include "tools/common/cli.h"
 

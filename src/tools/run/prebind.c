@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/prebind.h"
+#include "tools/run/program_start.h"
 
 #include "host/hint.h"
 #include "host/locate.h"

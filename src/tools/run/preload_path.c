@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/preload_path.h"
+#include "tools/run/program_start.h"
 
 #include "os/elf_fault.h"
 #include "tools/common/cli.h"

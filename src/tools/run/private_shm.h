@@ -2,7 +2,7 @@
 /* `gpufeed run --shm=huge`: a private mount of /dev/shm whose files consist of huge pages. */
 #pragma once
 
-#include "tools/run/environ.h"
+#include "tools/run/program_start.h"
 
 enum gf_shm {
     gf_shm_mounted,

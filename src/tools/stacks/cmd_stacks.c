@@ -8,7 +8,7 @@
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
 #include "tools/job/sums.h"
-#include "tools/run/preload_path.h"
+#include "tools/run/program_start.h"
 #include "tools/top/snapshot.h"
 
 #include <limits.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/stacks/collect.h"
+#include "tools/stacks/examine.h"
 
 #include "base/clock.h"
 #include "base/elf_view.h"
 #include "base/input_file.h"
-#include "tools/stacks/python_threads.h"
 
 #include <fcntl.h>
 #include <libunwind-ptrace.h>

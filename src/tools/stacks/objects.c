@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/stacks/objects.h"
+#include "tools/stacks/examine.h"
 
 #include "base/clock.h"
 #include "base/elf_view.h"

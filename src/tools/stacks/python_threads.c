@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/stacks/python_threads.h"
+#include "tools/stacks/examine.h"
 
 #include "base/elf_view.h"
 #include "base/path.h"
-#include "tools/stacks/objects.h"
 
 #include <stdio.h>
 #include <stdlib.h>

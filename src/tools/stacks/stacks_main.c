@@ -5,8 +5,7 @@
 #include "base/json.h"
 #include "os/permit_find.h"
 #include "tools/common/text.h"
-#include "tools/stacks/collect.h"
-#include "tools/stacks/objects.h"
+#include "tools/stacks/examine.h"
 
 #include <getopt.h>
 #include <limits.h>

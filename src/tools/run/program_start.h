@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps of starting a program with the library, each in a file of its own. */
+#pragma once
+
+#include "base/base.h"
+#include "base/cpus.h"
+#include "config/options.h"
+#include "host/facts.h"
+#include "host/verdict.h"
+#include "tools/topo/visible_gpus.h"
+
+/*
+ * environ.c: the environment of the program to run, a modifiable copy of this process's
+ * environment.
+ */
+struct gf_env {
+    char **entries; /* the vector for execve, with a final NULL */
+    size_t count;
+};
+
+/* Copies the vector, but not its strings. These functions exit the process if memory is short. */
+void gf_env_copy(char *const *envp, struct gf_env *ret);
+void gf_env_free(struct gf_env *env);
+
+/* Returns the value of a variable; NULL if the variable is not set. */
+const char *gf_env_get(const struct gf_env *env, const char *name);
+
+/* Replaces all entries of a variable by one entry; if value is NULL, removes the entries. */
+void gf_env_set(struct gf_env *env, const char *name, const char *value);
+
+/*
+ * GPUFEED_OMP=auto: sets OMP_NUM_THREADS in env, unless it is already set, to this process's share of the CPUs in
+ * `start`, the mask before the binding. Ranks that share this mask get equal parts. If no launcher
+ * gives the number of ranks, the variable is set only if one_gpu is true, because a program with
+ * several GPUs may start ranks itself. The process must have one thread.
+ */
+void gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu);
+
+/* exec_target.c: finds the program to run, and what prevents a preload in it. */
+
+/*
+ * Finds the file that execvp(name) would run if PATH were `path` (NULL: the system's default). 0,
+ * -ENOENT or -EACCES.
+ */
+int gf_exec_target_find(const char *name, const char *path, char *ret, size_t size);
+
+struct gf_exec_obstacle {
+    const char *why; /* such as "statically linked"; NULL if a preload works */
+    bool harmless;   /* the loader ignores the preload in this program, but not in its children */
+};
+
+/*
+ * Inspects the file or, if it is a script, its interpreter. A file that cannot be read has no
+ * obstacle.
+ */
+void gf_exec_target_inspect(const char *file, struct gf_exec_obstacle *ret);
+
+/*
+ * Whether the interpreter or the loader that the file needs is missing. For a script, this includes
+ * the loader of its interpreter. If a path is missing, copies it to ret.
+ */
+bool gf_exec_target_lacks(const char *file, char *ret, size_t size);
+
+/*
+ * preload_path.c: copies the folder of the running command, without a trailing slash. Returns 0 or
+ * -ENOENT.
+ */
+int gf_own_folder(char *ret, size_t size);
+
+/*
+ * Finds the absolute path of libgpufeed.so from the path of this command. The command may be
+ * installed, in a bundle or in a build tree. Returns 0 or -ENOENT. LD_PRELOAD cannot hold some
+ * paths: blanks and colons separate its entries, and the loader expands dollar signs. If the
+ * command was started through a symbolic link, the link's path is used instead of such a path.
+ * Otherwise returns -EINVAL, with the path in ret.
+ */
+int gf_ld_preload_find(char *ret, size_t size);
+
+/*
+ * Returns the library's path, followed by the entries of `present` (may be NULL) except other
+ * copies of the library. The caller frees the result.
+ */
+char *gf_ld_preload_join(const char *library, const char *present);
+
+/*
+ * prebind.c: binds this process before exec, so that the program runs on the GPU's node from its
+ * first instruction and its first page on.
+ */
+
+/* Predicts which GPU a program will use, or at least the GPU's node, before the program starts. */
+struct gf_prediction {
+    struct gf_gpu gpus[GF_VISIBLE_GPUS_MAX];
+    size_t count;   /* 0 if no GPU is visible, or the GPU is uncertain */
+    char why[1280]; /* the reason for the prediction or its absence; always set */
+};
+
+struct gf_prebind {
+    bool known; /* there is a verdict; otherwise prediction.why gives the reason */
+    struct gf_prediction prediction;
+    struct gf_verdict verdict;
+    char note[160]; /* which call the kernel refused; "" if it refused none */
+};
+
+/*
+ * Decides about the binding by options and env. Unless `dry`, binds the process, which must have
+ * one thread, and puts a hint for the library into env. If the mask cannot be set, mask and policy
+ * stay unchanged.
+ */
+void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
+                      struct gf_prebind *ret);
+
+/* init.c: `gpufeed run --init`: this process stays as the init of a container. */
+
+/*
+ * Forks. Returns true in the child, where the caller executes the program. The child has the
+ * original signal mask and actions. It has a new process group, which becomes the terminal's
+ * foreground group.
+ *
+ * The parent forwards each signal to the child, and reaps all children and orphans. After the child
+ * has ended, the function returns false in the parent; *ret_code is the child's exit code, or 128
+ * plus the number of the signal that ended the child.
+ *
+ * The process must have one thread. If the fork fails, prints an error and returns true: the program
+ * runs without an init.
+ */
+bool gf_init_fork(int *ret_code);
