@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 /*
  * The number of a kept descriptor is at least MOST - BELOW, if the limit of open files allows it.
@@ -182,4 +183,21 @@ int gf_take_file(pid_t process, pid_t thread, int fd)
         return (int)ret;
     syscall(SYS_close, ret);
     return -EBADF;
+}
+
+enum gf_file_place gf_file_place_of(const char *path)
+{
+    gf_keep_errno();
+    enum gf_file_place ret = gf_file_place_unknown;
+    struct stat file;
+    struct statfs system;
+
+    if (stat(path, &file) == 0) {
+        if (!S_ISREG(file.st_mode))
+            ret = gf_file_place_stream;
+        else if (statfs(path, &system) == 0)
+            ret = gf_is_network_fs((unsigned long)system.f_type) ? gf_file_place_network
+                                                                 : gf_file_place_local;
+    }
+    return ret;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files kept open, replaced files, files taken from the program. */
+/* Files kept open, replaced files, files taken from the program, and where files are. */
 #pragma once
 
 #include "base/base.h"
@@ -75,3 +75,17 @@ int gf_take_file(pid_t process, pid_t thread, int fd);
  * on any thread.
  */
 bool gf_take_file_is_possible(void);
+
+/*
+ * The kind of file system that a file is on. The library rewrites a report on a network file system
+ * less often.
+ */
+enum gf_file_place {
+    gf_file_place_local,
+    gf_file_place_network, /* the file is on another machine, or a process serves it (FUSE) */
+    gf_file_place_stream,  /* not a regular file: a device or a pipe */
+    gf_file_place_unknown, /* the file does not exist or cannot be examined */
+};
+
+/* Finds the kind of file at path. The call may wait for the file system. Keeps errno. */
+enum gf_file_place gf_file_place_of(const char *path);

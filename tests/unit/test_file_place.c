@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/output_file.h"
-#include "os/file_place.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <linux/magic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/process/output_files.h"
+#include "engine/process/duties.h"
 
 #include "base/atomic.h"
 #include "base/base.h"
@@ -9,7 +9,6 @@
 #include "base/path.h"
 #include "engine/report/report.h"
 #include "engine/report/sections.h"
-#include "os/file_place.h"
 #include "os/files.h"
 #include "os/own_table.h"
 #include "os/permit.h"
