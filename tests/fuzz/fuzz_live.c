@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "abi/formats.h"
-#include "tools/top/process_figures.h"
+#include "tools/top/top.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -4,7 +4,7 @@
  */
 #include "unit.h"
 
-#include "tools/compare/trial.h"
+#include "tools/compare/compare.h"
 
 #include <string.h>
 

@@ -5,10 +5,9 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "engine/gputime/step_facts.h"
-#include "engine/gputime/feeder.h"
+#include "engine/gputime/host_causes.h"
 #include "engine/gputime/shares.h"
 #include "engine/gputime/idle_lines.h"
-#include "engine/gputime/workers.h"
 #include "os/own_table.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* What a thread waits for, and what follows: engine/gputime/waits.c and waits.def. */
 #include "unit.h"
 
-#include "engine/gputime/waits.h"
+#include "engine/gputime/host_causes.h"
 
 #define LIB "/usr/lib/python3.11/"
 #define PACKAGES "/venv/lib/python3.12/site-packages/"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/gputime/feeder.h"
+#include "engine/gputime/host_causes.h"
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/fmt.h"
-#include "engine/gputime/python_line.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 

@@ -2,10 +2,8 @@
 #pragma once
 
 #include "abi/gputime_api.h"
-#include "engine/gputime/feeder.h"
-#include "engine/gputime/python_line.h"
+#include "engine/gputime/host_causes.h"
 #include "engine/gputime/shares.h"
-#include "engine/gputime/workers.h"
 
 /*
  * Records which lines of Python the program executed while a GPU was empty, and for how long, by

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/gputime/python_line.h"
+#include "engine/gputime/host_causes.h"
 
 #include "base/fmt.h"
 #include "base/path.h"

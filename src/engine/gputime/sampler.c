@@ -2,7 +2,7 @@
 #include "engine/gputime/sampler.h"
 
 #include "base/clock.h"
-#include "engine/gputime/feeder.h"
+#include "engine/gputime/host_causes.h"
 #include "engine/gputime/questions.h"
 #include "os/own_table.h"
 #include "os/pressure.h"

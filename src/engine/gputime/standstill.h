@@ -6,7 +6,7 @@
 #pragma once
 
 #include "abi/engine_api.h"
-#include "engine/gputime/python_line.h"
+#include "engine/gputime/host_causes.h"
 #include "engine/gputime/shares.h"
 
 struct gf_standstill {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/gputime/waits.h"
+#include "engine/gputime/host_causes.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>

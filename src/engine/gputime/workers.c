@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/gputime/workers.h"
+#include "engine/gputime/host_causes.h"
 
 #include "base/fmt.h"
-#include "engine/gputime/feeder.h"
 #include "engine/gputime/step_facts.h"
 #include "os/procfs.h"
 

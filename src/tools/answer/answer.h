@@ -4,11 +4,8 @@
 
 #include "tools/answer/amount.h"
 #include "tools/job/job.h"
-#include "tools/job/rank_table.h"
-#include "tools/job/read_job.h"
-#include "tools/job/steps.h"
-#include "tools/job/sums.h"
-#include "tools/job/tally.h"
+#include "tools/job/job_tables.h"
+#include "tools/job/job_input.h"
 
 /*
  * A number in the section gpu_time of the reports: its path, its sum over the reports that have it,

@@ -3,9 +3,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
-#include "tools/compare/figures.h"
-#include "tools/compare/one_run.h"
-#include "tools/compare/trial.h"
+#include "tools/compare/compare.h"
 
 #include <jansson.h>
 #include <limits.h>

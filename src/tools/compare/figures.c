@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/compare/figures.h"
+#include "tools/compare/compare.h"
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/compare/one_run.h"
+#include "tools/compare/compare.h"
 
 #include "base/clock.h"
 #include "base/output_file.h"

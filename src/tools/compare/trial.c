@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/compare/trial.h"
+#include "tools/compare/compare.h"
 
 #include "os/launch.h"
 #include "tools/common/cli.h"

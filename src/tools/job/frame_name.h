@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "tools/job/scan.h"
+#include "tools/job/job_input.h"
 
 /* Finds function names in ELF files. A log stores native frames as an object and an offset. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adds the log's event `activity` to a job: a GPU's states and copies over time. */
-#include "tools/job/job_events.h"
+#include "tools/job/job_input.h"
 
 #include "base/path.h"
 #include "tools/job/frame_name.h"

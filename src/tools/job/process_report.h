@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tools/job/job.h"
-#include "tools/job/scan.h"
+#include "tools/job/job_input.h"
 
 /*
  * The most bytes of a report, many times those of a real one. While it is parsed, a report takes up to

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/read_job.h"
+#include "tools/job/job_input.h"
 
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "tools/common/cli.h"
-#include "tools/job/event.h"
-#include "tools/job/job_events.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>

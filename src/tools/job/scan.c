@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/scan.h"
+#include "tools/job/job_input.h"
 
 #include "base/fmt.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/sources.h"
+#include "tools/job/job_input.h"
 
 #include "base/input_file.h"
 #include "tools/common/cli.h"

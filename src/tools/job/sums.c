@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/sums.h"
+#include "tools/job/job_tables.h"
 
 #include "base/path.h"
 #include "tools/job/process_report.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/tally.h"
-
-#include "tools/job/steps.h"
+#include "tools/job/job_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,8 @@
 #include "tools/common/text.h"
 #include "tools/job/frame_name.h"
 #include "tools/job/job.h"
-#include "tools/job/read_job.h"
-#include "tools/job/sources.h"
-#include "tools/job/tally.h"
+#include "tools/job/job_input.h"
+#include "tools/job/job_tables.h"
 #include "tools/report/outputs.h"
 
 #include <fcntl.h>

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 #include "tools/common/cli.h"
-#include "tools/job/event.h"
+#include "tools/job/job_input.h"
 #include "tools/job/frame_name.h"
-#include "tools/job/job_events.h"
-#include "tools/job/read_job.h"
 #include "tools/report/outputs.h"
 
 #include <jansson.h>

@@ -3,8 +3,7 @@
 #pragma once
 
 #include "tools/answer/answer.h"
-#include "tools/job/scan.h"
-#include "tools/job/sources.h"
+#include "tools/job/job_input.h"
 
 #include <stdio.h>
 

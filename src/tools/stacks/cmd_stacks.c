@@ -7,9 +7,9 @@
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/job/process_report.h"
-#include "tools/job/sums.h"
+#include "tools/job/job_tables.h"
 #include "tools/run/program_start.h"
-#include "tools/top/snapshot.h"
+#include "tools/top/top.h"
 
 #include <limits.h>
 #include <signal.h>

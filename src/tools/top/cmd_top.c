@@ -2,9 +2,7 @@
 /* `gpufeed top --json`. docs/top.md describes the fields. */
 #include "base/parse.h"
 #include "tools/common/cli.h"
-#include "tools/top/process_figures.h"
-#include "tools/top/screen.h"
-#include "tools/top/snapshot.h"
+#include "tools/top/top.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/top/process_figures.h"
+#include "tools/top/top.h"
 
 #include "base/fmt.h"
 #include "tools/job/process_report.h"
-#include "tools/job/sums.h"
+#include "tools/job/job_tables.h"
 
 #include <stdio.h>
 

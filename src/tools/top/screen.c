@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/top/screen.h"
+#include "tools/top/top.h"
 
 #include "base/fmt.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/top/snapshot.h"
+#include "tools/top/top.h"
 
 #include "abi/formats.h"
 #include "base/clock.h"

@@ -1,11 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a job from its logs and reports. */
 #pragma once
 
-#include "tools/job/scan.h"
+#include "base/base.h"
+#include "tools/job/job.h"
 
 /*
- * The latest time that an event can have, in seconds since 1970. An event with a later time counts
- * as an event without a time.
+ * scan.c: scans JSON text without copies and without allocation. A log line has about a thousand
+ * bytes, but the command needs only a few of its values, and skips the others. Damaged text sets
+ * `bad` and ends the scan. No byte outside of the text is read.
+ */
+
+/* Bytes of the caller's text. The span of a value includes the quotes of a string. */
+struct gf_span {
+    const char *at;
+    size_t size;
+};
+
+struct gf_scan {
+    const char *at, *end;
+    bool first, bad;
+};
+
+/* Begins a scan of the span, which contains an object (bracket is '{') or a list ('['). */
+struct gf_scan gf_scan_begin(struct gf_span text, char bracket);
+
+/*
+ * Returns the next member of an object; the key is without its quotes. Returns false at the end, or
+ * if the text is damaged.
+ */
+bool gf_scan_member(struct gf_scan *scan, struct gf_span *ret_key, struct gf_span *ret_value);
+
+/* Returns the next element of a list. */
+bool gf_scan_element(struct gf_scan *scan, struct gf_span *ret_value);
+
+/* Called after the last member or element. True if only blanks follow. */
+bool gf_scan_ended(const struct gf_scan *scan);
+
+bool gf_span_is(struct gf_span span, const char *word);
+
+/*
+ * Decodes a string into buf. Cuts it to size, and replaces control characters by '?'. If the value
+ * is not a string, returns false and sets buf to "".
+ */
+bool gf_span_text(struct gf_span value, char *buf, size_t size);
+
+/*
+ * Return the value as a number; 0 if it is not a number. Integers are clamped to the range of the
+ * type.
+ */
+double gf_span_number(struct gf_span value);
+int64_t gf_span_int(struct gf_span value);
+bool gf_span_is_number(struct gf_span value);
+
+/*
+ * event.c: the latest time that an event can have, in seconds since 1970. An event with a later
+ * time counts as an event without a time.
  */
 #define GF_TIME_MAX 1e11
 
@@ -108,3 +158,92 @@ bool gf_line_reader_rest(struct gf_line_reader *reader, struct gf_span line, siz
                          struct gf_span *ret);
 
 void gf_line_reader_end(struct gf_line_reader *reader);
+
+/* job_events.c: adds lines of a log to a job. */
+
+/*
+ * The processes of one log, by pid. Each log needs a separate struct, because processes on
+ * different hosts may have the same pid. The caller initializes it with zeros.
+ */
+struct gf_job_log {
+    struct gf_text_pool keys;
+    uint32_t *processes; /* the process + 1, by the key's number; 0: none yet */
+    size_t room;
+};
+
+/*
+ * Returns the process of an event. An event of kind "process" begins a new process.
+ */
+uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
+                           const struct gf_event *event);
+
+/* Adds an event of a log to the job. Impossible times and durations of stalls are stored as 0. */
+void gf_job_add_event(struct gf_job *job, struct gf_job_log *log, const struct gf_event *event);
+
+void gf_job_log_free(struct gf_job_log *log);
+
+/*
+ * sources.c: the files that the operands of `gpufeed report` name: logs, reports, folders of them.
+ */
+
+#define GF_SOURCES_MAX 200000
+
+struct gf_source {
+    char *path;
+    bool is_named; /* an operand names it; other files are in a folder that an operand names */
+    dev_t device;  /* identifies the file; 0 if unknown */
+    ino_t inode;
+};
+
+struct gf_sources {
+    struct gf_source *list;
+    size_t count;
+    size_t repeated; /* files that gf_sources_drop_repeated dropped */
+};
+
+/*
+ * Adds a path. If the path is a folder, adds the regular files in it and in its subfolders, down to
+ * eight levels, sorted and without hidden files. Skips the folders of procfs and sysfs. Returns 0,
+ * -EFBIG if there are more than GF_SOURCES_MAX files, or -errno if a folder cannot be read.
+ */
+int gf_sources_add(struct gf_sources *sources, const char *path);
+
+/* Keeps one source of each file. A file may have several names: links, or operands in a folder. */
+void gf_sources_drop_repeated(struct gf_sources *sources);
+
+/* Opens a source for reading; "-" is standard input. Returns the descriptor, or -errno. */
+int gf_source_open(const struct gf_source *source);
+
+/* The reason of an error of gf_source_open. */
+const char *gf_source_reason(int error);
+
+/* Returns the name of the source for messages. */
+const char *gf_source_name(const struct gf_source *source);
+
+void gf_sources_free(struct gf_sources *sources);
+
+/*
+ * read_job.c: a log may begin with this many damaged lines, because its beginning may have been cut
+ * off.
+ */
+#define GF_FOREIGN_LINES 3
+
+/* How much input of each kind was read. */
+struct gf_read_counts {
+    size_t logs, reports, empty; /* sources */
+    size_t doctors;              /* files that `gpufeed doctor --json` wrote */
+    size_t foreign;              /* other files in the folders that operands name */
+    size_t repeated;             /* files that were given more than once, and read once */
+    uint64_t lines, damaged, bytes;
+    char first_damaged[512]; /* "PATH:LINE"; "" if no line is damaged */
+};
+
+/*
+ * Reads all sources. Returns false if a source cannot be read, or if a file that an operand names
+ * is neither a log nor a report; each such source is named on standard error. Shows the progress on
+ * a terminal.
+ */
+bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf_read_counts *ret);
+
+/* Whether the file exists, and is a log, a report or the doctor's findings. */
+bool gf_read_job_takes(const char *path);
