@@ -91,20 +91,15 @@ static void read_cpuset(const char *root, struct gf_facts *ret)
 
 static void read_status(const char *root, struct gf_facts *ret)
 {
-    char text[8192];
+    char text[8192], list[1024];
     const char *field;
 
     if (gf_procfs_read(text, sizeof(text), root, "proc/self/status") < 0)
         return;
     if ((field = gf_procfs_field(text, "Threads")))
         ret->threads = (unsigned)strtoul(field, NULL, 10);
-    if ((field = gf_procfs_field(text, "Mems_allowed_list"))) {
-        char list[1024];
-        const size_t length = gf_min(strcspn(field, "\n"), sizeof(list) - 1);
-        memcpy(list, field, length);
-        list[length] = '\0';
+    if (gf_procfs_copy(text, "Mems_allowed_list", list, sizeof(list)))
         gf_set_parse(list, &ret->mems);
-    }
 }
 
 static void read_policy(const char *root, struct gf_facts *ret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "os/permit_find.h"
+#include "os/permit.h"
 
 #include "base/cpus.h"
 #include "os/own_table.h"

@@ -141,6 +141,14 @@ const char *gf_procfs_field(const char *text, const char *key)
     return find_key(text, key, ':');
 }
 
+bool gf_procfs_copy(const char *text, const char *key, char *ret, size_t size)
+{
+    const char *field = gf_procfs_field(text, key);
+
+    gf_fmt(ret, size, "%.*s", field ? (int)strcspn(field, "\n") : 0, field ? field : "");
+    return field;
+}
+
 uint64_t gf_procfs_value(const char *text, const char *key)
 {
     const char *value = find_key(text, key, ' ');

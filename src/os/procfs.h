@@ -50,6 +50,8 @@ int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path);
  * space; NULL if there is no such line.
  */
 const char *gf_procfs_field(const char *text, const char *key);
+/* Copies this text up to the end of its line. Returns false, with *ret "", if there is no such line. */
+bool gf_procfs_copy(const char *text, const char *key, char *ret, size_t size);
 /* Returns the number in the line "key number", as in memory.stat; 0 if no line has the key. */
 uint64_t gf_procfs_value(const char *text, const char *key);
 /* Returns the value of the decimal digits at p; 0 if the first character is not a digit. */

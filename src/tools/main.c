@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/base.h"
 #include "base/parse.h"
-#include "os/permit_find.h"
+#include "os/permit.h"
 #include "tools/common/cli.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* The sentence about memory that grows: engine/report/growth.c. */
 #include "unit.h"
 
-#include "engine/report/growth.h"
+#include "engine/report/report_data.h"
 
 #define MIB ((uint64_t)1 << 20)
 

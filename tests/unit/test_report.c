@@ -5,7 +5,7 @@
 #include "base/path.h"
 #include "base/output_file.h"
 #include "host/verdict.h"
-#include "engine/report/report.h"
+#include "engine/report/sections.h"
 #include "engine/report/summary.h"
 
 #include <dirent.h>

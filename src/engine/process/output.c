@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
-#include "engine/report/report.h"
+#include "engine/report/sections.h"
 #include "os/own_table.h"
 #include "os/permit.h"
 #include "os/procfs.h"

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/path.h"
-#include "engine/report/report.h"
 #include "engine/report/sections.h"
 #include "os/files.h"
 #include "os/own_table.h"

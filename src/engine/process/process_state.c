@@ -5,7 +5,7 @@
 #include "base/fmt.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "engine/report/report.h"
+#include "engine/report/sections.h"
 #include "engine/report/summary.h"
 #include "host/tasks.h"
 #include "host/verdict.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/growth.h"
+#include "engine/report/report_data.h"
 
 #include "base/fmt.h"
 

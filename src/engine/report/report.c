@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/report/report.h"
+#include "engine/report/sections.h"
 
 #include "abi/formats.h"
 #include "base/atomic.h"
 #include "base/json.h"
 #include "config/option_text.h"
-#include "engine/report/sections.h"
 #include "host/mempolicy.h"
 #include "host/verdict.h"
 

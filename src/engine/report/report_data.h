@@ -3,8 +3,6 @@
 
 #include "abi/engine_api.h"
 #include "engine/gputime/sampler.h"
-#include "engine/report/embedded.h"
-#include "engine/report/growth.h"
 #include "engine/report/transfer_sums.h"
 #include "host/bind.h"
 #include "host/facts.h"
@@ -15,6 +13,69 @@
 #include "host/memory_verdict.h"
 #include "os/headroom.h"
 #include "os/pressure.h"
+
+/*
+ * embedded.c: finds allocators that are contained in libraries of the process under other symbol
+ * names than malloc. libgpufeed does not interpose them, so neither the placement nor the heap's
+ * statistics cover their memory.
+ */
+
+#define GF_EMBEDDED_MAX 16
+
+struct gf_embedded {
+    struct gf_embedded_one {
+        char object[96];       /* file name of the library, without its folder */
+        const char *allocator; /* name of the allocator, such as "jemalloc" */
+        /*
+         * The exported symbol by which the allocator was found; NULL if it was found by the file
+         * name.
+         */
+        const char *symbol;
+    } one[GF_EMBEDDED_MAX];
+    size_t count;
+    /* Number of objects that were loaded and unloaded before the last reading. */
+    unsigned long long changes;
+};
+
+/*
+ * If objects were loaded or unloaded since the last reading, searches the symbol tables of all
+ * objects. Takes some microseconds for each object, under the loader's lock, so no hook may call
+ * this function.
+ */
+void gf_embedded_read(struct gf_embedded *embedded);
+
+/*
+ * growth.c: whether the program's memory grows with each step until the end, from readings that it
+ * adds.
+ */
+
+#define GF_GROWTH_POINTS 32
+
+struct gf_growth_point {
+    uint64_t at_ms, steps;
+    /* Resident bytes, without what the heap keeps of freed memory. */
+    uint64_t anonymous, shared;
+    uint64_t heap;   /* bytes that the program has allocated; UINT64_MAX: unknown */
+    uint64_t pinned; /* bytes of the library's pinned mappings, which are shared memory */
+};
+
+/* Points have about the same distance in time: if there are too many, every second one is dropped. */
+struct gf_growth {
+    struct gf_growth_point points[GF_GROWTH_POINTS];
+    unsigned count;
+    enum gf_step_source source; /* of the numbers of steps */
+    uint64_t gap_ms, next_ms;   /* when the next point is due */
+};
+
+/* Points with less than four further steps are ignored. If the source of steps changes, earlier ones are dropped. */
+void gf_growth_add(struct gf_growth *growth, enum gf_step_source source,
+                   const struct gf_growth_point *point);
+
+/*
+ * Writes a sentence, or "" unless the memory has grown in all parts of the last three quarters of the
+ * time. What grows less later, such as a cache or a warm-up, has no sentence.
+ */
+void gf_growth_say(const struct gf_growth *growth, char *buf, size_t size);
 
 /* A decision about the placement, and its result. It does not change after it was published. */
 

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sections of the report, each subject in a file of its own, and the metrics. */
+/* The report and its sections, each subject in a file of its own, and the metrics. */
 #pragma once
 
 #include "base/json.h"
 #include "engine/report/report_data.h"
+
+/*
+ * report.c: writes the report into buf as JSON; docs/report.md describes its fields. Like snprintf,
+ * returns the length of the whole report, which may exceed `size`.
+ */
+size_t gf_report_json(const struct gf_report *report, char *buf, size_t size);
+
+/* Adds a sample. If the table is full, first removes every second sample. Never fails. */
+void gf_report_add_sample(struct gf_report *report, const struct gf_report_sample *sample);
+
+const char *gf_report_event_name(enum gf_report_event_kind kind);
 
 /*
  * report_memory.c: writes the section "heap": the heap's settings and counters, its pages by node, and

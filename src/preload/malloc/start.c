@@ -3,7 +3,7 @@
 
 #include "config/startup_env.h"
 #include "os/memory.h"
-#include "os/permit_find.h"
+#include "os/permit.h"
 #include "preload/heap/first_touch.h"
 #include "preload/heap/heap.h"
 #include "preload/trace/journal.h"

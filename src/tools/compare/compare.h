@@ -135,7 +135,6 @@ struct gf_gpu_clock {
 /* Adds `more`. */
 void gf_gpu_clock_add(struct gf_gpu_clock *clock, const struct gf_gpu_clock *more);
 
-
 /*
  * Lets SIGINT end a comparison, whose finished pairs are then printed. It interrupts system calls,
  * unless the caller of the command ignores it.

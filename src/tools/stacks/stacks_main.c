@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "base/fmt.h"
 #include "base/json.h"
-#include "os/permit_find.h"
+#include "os/permit.h"
 #include "tools/common/text.h"
 #include "tools/stacks/examine.h"
 

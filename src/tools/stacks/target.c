@@ -66,11 +66,8 @@ static void describe(struct gf_target_thread *thread, pid_t pid)
         text[0] >= '0' && text[0] <= '9')
         thread->syscall = strtol(text, NULL, 10);
     thread->cpus[0] = '\0';
-    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/status", pid, thread->tid) > 0) {
-        const char *list = gf_procfs_field(text, "Cpus_allowed_list");
-        if (list)
-            snprintf(thread->cpus, sizeof(thread->cpus), "%.*s", (int)strcspn(list, "\n"), list);
-    }
+    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/status", pid, thread->tid) > 0)
+        gf_procfs_copy(text, "Cpus_allowed_list", thread->cpus, sizeof(thread->cpus));
 }
 
 /* Requests the stop, and does not wait for it. */

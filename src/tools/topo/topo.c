@@ -5,7 +5,6 @@
 #include "os/procfs.h"
 
 #include <sched.h>
-#include <stdio.h>
 
 /*
  * Returns the node with usable CPUs that is nearest to one of `nodes`; -1 if distances are unknown.
@@ -71,13 +70,9 @@ static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
 {
     char text[4096], list[1024];
 
-    if (!*root || gf_procfs_read(text, sizeof(text), root, "proc/self/status") <= 0)
-        return false;
-    const char *field = gf_procfs_field(text, "Cpus_allowed_list");
-    if (!field)
-        return false;
-    snprintf(list, sizeof(list), "%.*s", (int)strcspn(field, "\n"), field);
-    return gf_set_parse(list, ret) == 0 && !gf_set_empty(ret);
+    return *root && gf_procfs_read(text, sizeof(text), root, "proc/self/status") > 0 &&
+           gf_procfs_copy(text, "Cpus_allowed_list", list, sizeof(list)) &&
+           gf_set_parse(list, ret) == 0 && !gf_set_empty(ret);
 }
 
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,

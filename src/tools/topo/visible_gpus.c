@@ -17,10 +17,7 @@
  */
 static void read_field(const char *text, const char *key, char *ret, size_t size)
 {
-    const char *value = gf_procfs_field(text, key);
-
-    if (value)
-        snprintf(ret, size, "%.*s", (int)strcspn(value, "\n"), value);
+    gf_procfs_copy(text, key, ret, size);
     gf_plain_text(ret);
 }
 
