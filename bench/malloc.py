@@ -3,7 +3,9 @@
 """Compares malloc and free with glibc, jemalloc, tcmalloc and mimalloc, in one run, in shuffled
 order.
 
-bench/malloc.py [--library PATH] [--rounds N] [--only WORDS] [--json FILE]
+bench/malloc.py [--library PATH] [--peer NAME=LIBRARY ...] [--rounds N] [--only WORDS] [--json FILE]
+
+--peer adds an allocator that Debian does not have, such as mimalloc3=/path/libmimalloc.so.3.
 
 The mix of sizes was fixed before any tuning. Accept, as ratios of durations: malloc(64)+free at most
 1.10 times libjemalloc.so.2, mixed sizes on two threads at most 1.05 times; filling batches at most
@@ -87,12 +89,17 @@ def geometric(found, key):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", default=str(BUILD / "src" / "preload" / "libgpufeed.so"))
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=LIBRARY")
     parser.add_argument("--rounds", type=int, default=ratio.MIN_ROUNDS)
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args()
     if not os.path.isfile(args.library):
         parser.error(f"no {args.library}: build first")
+    for name, _, library in (peer.partition("=") for peer in args.peer):
+        if not os.path.isfile(library):
+            parser.error(f"no {library}")
+        PEERS[name] = {"LD_PRELOAD": library}
     preload = {"LD_PRELOAD": args.library}
     print(ratio.machine_line() + "\n")
     with tempfile.TemporaryDirectory(prefix="gpufeed-bench-") as folder:
