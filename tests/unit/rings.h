@@ -107,6 +107,7 @@ static inline void hear(enum gf_transfer_event event, const char *text)
 static struct {
     _Atomic uintptr_t made;
     uintptr_t come;
+    bool fails; /* waits for events fail */
     CUresult record, query, create, enlist, remove;
     _Atomic unsigned registered, removed;
     unsigned sent, waited;
@@ -142,11 +143,13 @@ static inline CUresult query_stream(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* Waiting completes all events. */
+/* Waiting completes all events, unless it fails. */
 static inline CUresult await_event(CUevent event)
 {
     (void)event;
     driver.waited++;
+    if (driver.fails)
+        return CUDA_ERROR_UNKNOWN;
     driver.come = UINTPTR_MAX;
     return CUDA_SUCCESS;
 }

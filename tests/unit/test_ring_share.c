@@ -7,6 +7,8 @@
 
 #include "engine/transfer/copy/staged_copy.h"
 
+#include <signal.h>
+
 /* Growth beyond the limit is not requested, and does not prevent growth within it. */
 static void requests_keep_to_the_limit(void **state)
 {
@@ -211,6 +213,43 @@ static void small_copies_never_wait(void **state)
     }
 }
 
+static char *guarded;
+
+static void permit(int signal)
+{
+    (void)signal;
+    mprotect(guarded, GF_MIB(4), PROT_READ | PROT_WRITE);
+}
+
+/* The driver copies the end, because events fail. */
+static void only_bytes_that_the_caller_copied_count_as_its_own(void **state)
+{
+    const struct sigaction action = {.sa_handler = permit};
+    struct sigaction before;
+    struct gf_stage_result result = {0};
+    struct gf_hold hold = {0};
+
+    (void)state;
+    guarded = mmap(NULL, GF_MIB(4), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(guarded, MAP_FAILED);
+    assert_int_equal(mprotect(guarded + GF_TUNE_CHUNK_LEAST, 4096, PROT_NONE), 0);
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    const struct gf_copy_call call = {.src = (uintptr_t)guarded, .bytes = GF_MIB(4), .async = true};
+    const struct gf_stage_request request = {
+        .call = &call, .context = &context, .ring = ring, .hold = &hold};
+    assert_non_null(gf_slot_acquire(ring, GF_MIB(7)));
+    driver.come = 0;
+    driver.fails = true;
+    assert_int_equal(gf_h2d_stage(&request, &result), gf_bypass_none);
+    driver.fails = false;
+    assert_in_range(result.done, GF_TUNE_CHUNK_LEAST, GF_MIB(1));
+    assert_int_equal(result.alone, result.done - GF_TUNE_CHUNK_LEAST);
+    sigaction(SIGSEGV, &before, NULL);
+    gf_ring_end(&context);
+    munmap(guarded, GF_MIB(4));
+}
+
 static void complete_all(void)
 {
     driver.come = UINTPTR_MAX;
@@ -387,6 +426,7 @@ int main(void)
         cmocka_unit_test(abandoned_memory_goes_with_its_segment),
         cmocka_unit_test(a_ring_that_is_off_is_removed),
         cmocka_unit_test(few_events_are_queried),
+        cmocka_unit_test(only_bytes_that_the_caller_copied_count_as_its_own),
     };
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }

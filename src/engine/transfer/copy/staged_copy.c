@@ -87,16 +87,18 @@ static bool is_shared(const struct gf_stage_request *request)
 
 /*
  * Whether the caller alone copies this chunk and all later ones, because helpers could not access the
- * memory. Then sets ret->alone to their bytes. The driver copies all if nothing was staged, and the
- * program handles no faults.
+ * memory. The driver copies all if nothing was staged, and the program handles no faults.
  */
-static bool goes_alone(const struct gf_pipeline *pipeline, uint64_t chunk,
-                       struct gf_stage_result *ret)
+static bool goes_alone(const struct gf_pipeline *pipeline, uint64_t chunk)
 {
-    if (chunk >= pipeline->plan.chunks || (chunk == 0 && !pipeline->guarded))
-        return false;
-    ret->alone = pipeline->bytes - gf_plan_chunk_offset(&pipeline->plan, chunk);
-    return true;
+    return chunk < pipeline->plan.chunks && (chunk || pipeline->guarded);
+}
+
+/* The bytes of the chunks from `first` to before `end`. */
+static size_t bytes_between(const struct gf_pipeline *pipeline, uint64_t first, uint64_t end)
+{
+    return gf_min(gf_plan_chunk_offset(&pipeline->plan, end), pipeline->bytes) -
+           gf_plan_chunk_offset(&pipeline->plan, first);
 }
 
 /*
@@ -128,8 +130,10 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
     if (!gf_pipeline_open_whole(&pipeline, request))
         return gf_bypass_full;
     bool read = gf_pipeline_read_whole(&pipeline);
-    if (!read && (read = goes_alone(&pipeline, 0, ret)))
+    if (!read && (read = goes_alone(&pipeline, 0))) {
         gf_pipeline_copy_alone(&pipeline, 0);
+        ret->alone = pipeline.bytes;
+    }
     if (!read)
         reason = gf_bypass_unreadable;
     else if ((ret->result = gf_pipeline_issue(&pipeline, 0, h2d_dma, request, &broken)))
@@ -196,7 +200,9 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                           struct h2d_progress *p, struct gf_stage_result *ret)
 {
-    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, p->issued, ret))
+    const uint64_t first = p->issued;
+
+    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, first))
         return;
     while (p->issued < pipeline->plan.chunks && p->result == CUDA_SUCCESS && !p->broken)
         if (p->issued < p->allowed ||
@@ -204,6 +210,7 @@ static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipe
             gf_pipeline_copy_alone(pipeline, p->issued);
             h2d_send(request, pipeline, p);
         }
+    ret->alone = bytes_between(pipeline, first, p->issued);
 }
 
 /*
@@ -443,7 +450,9 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
 static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                           struct d2h_progress *p, struct gf_stage_result *ret)
 {
-    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, p->placed, ret))
+    const uint64_t first = p->placed;
+
+    if (p->result != CUDA_SUCCESS || p->broken || !goes_alone(pipeline, first))
         return;
     while (p->placed < pipeline->plan.chunks && p->result == CUDA_SUCCESS && !p->broken)
         if (p->issued < pipeline->plan.chunks && p->issued - p->placed < pipeline->slots) {
@@ -452,6 +461,7 @@ static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipe
             gf_pipeline_copy_alone(pipeline, p->placed++);
             p->arrived = gf_max(p->arrived, p->placed);
         }
+    ret->alone = bytes_between(pipeline, first, p->placed);
 }
 
 /* Counts the copy's bytes as under way. */
