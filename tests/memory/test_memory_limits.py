@@ -45,3 +45,11 @@ def test_python_worker(step, mib):
     compare("limits.py", step, mib)
 
 
+
+
+@pytest.mark.parametrize("limit", ["as", "data"])
+def test_first_malloc_of_a_locked_process(programs, limit):
+    code, out, err = finish(start(programs("locked"), limit, env=LIBRARY))
+    if code == 77:
+        pytest.skip("RLIMIT_MEMLOCK is too low, without CAP_IPC_LOCK")
+    assert (code, out) == (0, "locked ok\n"), (code, out, err)

@@ -29,6 +29,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 
 enum kind { kind_bool, kind_size, kind_ssize, kind_unsigned };
 
@@ -272,6 +273,18 @@ static void start_jemalloc(void)
 #define START_SPACE ((size_t)16 << 20)
 #define START_SPACE_LIMITED ((size_t)256 << 20)
 
+/*
+ * The kernel populates the writable trial after mlockall(MCL_FUTURE), so that trial is small. The large
+ * one does not count against RLIMIT_DATA.
+ */
+static bool is_cramped(void)
+{
+    const uint64_t limit = gf_reclaim_read_limits();
+
+    return !gf_mappings_fit_writable(START_SPACE) || limit < START_SPACE_LIMITED ||
+           (limit != RLIM_INFINITY && !gf_mappings_fit(START_SPACE_LIMITED));
+}
+
 static void decide_mode(void)
 {
     struct gf_mode_facts facts = {
@@ -280,8 +293,7 @@ static void decide_mode(void)
         .jemalloc_page = GF_JEMALLOC_PAGE,
         .before = object_before(),
         .behind = object_behind(),
-        .cramped =
-            !gf_mappings_fit_writable(gf_reclaim_read_limits() ? START_SPACE_LIMITED : START_SPACE),
+        .cramped = is_cramped(),
     };
 
     facts.duplicate = facts.before && gf_own_image_before(&ops);

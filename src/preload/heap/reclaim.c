@@ -147,17 +147,19 @@ bool gf_reclaim_for_call(void)
     return !gf_locks && reclaim.process == getpid() && gf_reclaim_all();
 }
 
-static bool is_finite(__rlimit_resource_t resource)
+static uint64_t soft_limit(__rlimit_resource_t resource)
 {
     struct rlimit limit;
-    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
-bool gf_reclaim_read_limits(void)
+uint64_t gf_reclaim_read_limits(void)
 {
-    gf_store_relaxed(&reclaim.limited_as, is_finite(RLIMIT_AS));
-    gf_store_relaxed(&reclaim.limited_data, is_finite(RLIMIT_DATA));
-    return gf_reclaim_is_limited();
+    const uint64_t space = soft_limit(RLIMIT_AS), data = soft_limit(RLIMIT_DATA);
+
+    gf_store_relaxed(&reclaim.limited_as, space != RLIM_INFINITY);
+    gf_store_relaxed(&reclaim.limited_data, data != RLIM_INFINITY);
+    return gf_min(space, data);
 }
 
 void gf_reclaim_init(bool managed, bool engines_child)

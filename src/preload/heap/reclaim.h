@@ -28,8 +28,8 @@ bool gf_reclaim_all(void);
 /* The same for a call of the program that is no call of malloc. */
 bool gf_reclaim_for_call(void);
 
-/* Called once, before jemalloc starts: whether RLIMIT_AS or RLIMIT_DATA is finite. */
-bool gf_reclaim_read_limits(void);
+/* Called once, before jemalloc starts. Returns the lower one of RLIMIT_AS and RLIMIT_DATA. */
+uint64_t gf_reclaim_read_limits(void);
 
 /*
  * Called once, after jemalloc has started. managed: no MALLOC_CONF of a user sets the decay times.
