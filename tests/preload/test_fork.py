@@ -85,6 +85,34 @@ def test_earlier_handlers_may_allocate_and_fork(run, compile_c, gpu):
         assert (done.returncode, done.stdout) == (0, "forked\n"), done.stderr
 
 
+KEYS = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *use(void *arg) { free(malloc(1 << 20)); return arg; }
+int main(int argc, char **argv) {
+    pthread_key_t key;
+    pthread_t thread;
+    int status;
+    for (int i = 0; i < atoi(argv[argc - 1]); i++) pthread_key_create(&key, free);
+    alarm(20);
+    pthread_create(&thread, NULL, use, NULL);
+    pthread_setspecific(key, malloc(100));
+    if (!fork()) { use(NULL); _exit(3); }
+    return wait(&status) < 0 || status != 3 << 8 || pthread_join(thread, NULL);
+}
+"""
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 500])
+def test_after_many_thread_specific_keys(run, compile_c, count):
+    """From 32 keys on, libc allocates memory for their values, also for the key of jemalloc at its start."""
+    program = compile_c(KEYS, "-pthread")
+    for done in run.both(program, count):
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
 WAITING_HANDLERS = """
 #include <cuda.h>
 #include <pthread.h>

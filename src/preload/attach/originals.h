@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <threads.h>
 
 /*
  * The originals of the libc functions that this library hooks: the next definitions in search

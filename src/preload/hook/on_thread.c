@@ -60,6 +60,24 @@ int gf_on_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run
 }
 
 /*
+ * jemalloc's key must be one of the first 32, whose values libc keeps in the thread. For a later key,
+ * pthread_setspecific allocates memory, also within jemalloc's start and within a thread's first
+ * malloc, which jemalloc does not expect: fork took its locks twice, and a thread that had ended stayed
+ * in its lists. So the heap starts before the program creates a key.
+ */
+int gf_on_pthread_key_create(pthread_key_t *ret, void (*destroy)(void *))
+{
+    gf_start();
+    return gf_originals()->pthread_key_create(ret, destroy);
+}
+
+int gf_on_tss_create(tss_t *ret, tss_dtor_t destroy)
+{
+    gf_start();
+    return gf_originals()->tss_create(ret, destroy);
+}
+
+/*
  * The hooks of sched_setaffinity and pthread_setaffinity_np, which pass the calls through.
  * Successful calls are recorded, because the library never binds a thread whose mask the program
  * has set.
