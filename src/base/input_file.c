@@ -76,6 +76,18 @@ int gf_input_open(const char *path)
     return open_checked(path, false);
 }
 
+int gf_input_open_stored(const char *path)
+{
+    const int fd = gf_input_open(path);
+    struct statfs system;
+
+    if (fd < 0 || (syscall(SYS_fstatfs, fd, &system) == 0 && system.f_type != PROC_SUPER_MAGIC &&
+                   system.f_type != SYSFS_MAGIC))
+        return fd;
+    syscall(SYS_close, fd);
+    return -EINVAL;
+}
+
 int gf_input_open_or_pipe(const char *path)
 {
     return open_checked(path, true);

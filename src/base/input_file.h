@@ -13,7 +13,13 @@
 int gf_input_open(const char *path);
 
 /*
- * Also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
+ * Refuses also files that the kernel makes up, in /proc and /sys, with -EINVAL: to read or map one may
+ * have side effects, as with the registers of a device.
+ */
+int gf_input_open_stored(const char *path);
+
+/*
+ * As gf_input_open, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
  * is written to. Another user's pipe is refused, because nothing may ever be written to it; and a pipe
  * at which another user's link points, or which has a second name, because its bytes may be for a
  * service.

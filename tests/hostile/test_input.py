@@ -497,6 +497,18 @@ def test_a_file_of_the_kernel(run, tmp_path):
     assert json.loads(done.stdout)["input"]["bytes"] == 0, done
 
 
+def test_a_link_to_a_file_of_the_kernel(tmp_path):
+    """The writer of a log names a file of /sys, such as the registers of a device, which a read may change."""
+    name = "/sys/kernel/uevent_seqnum"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/link.json").symlink_to(name)
+    (tmp_path / "log").write_text(ONE_PROCESS + stall(1, stack='["0+10"]', modules='[{"path":"%s","build_id":"12"}]' % name))
+    for words in ["report", tmp_path / "log"], ["report", tmp_path / "folder"], ["compare", tmp_path / "folder/link.json", tmp_path / "log"]:
+        subprocess.run(["/usr/bin/strace", "-P", name, "-o", tmp_path / "trace", COMMAND, *words], capture_output=True, timeout=60, check=False)
+        trace = (tmp_path / "trace").read_text()
+        assert "fstat" in trace and "read(" not in trace and "mmap(" not in trace, trace
+
+
 def test_a_file_with_a_lease(run, tmp_path):
     """A lease of the file's owner lets each open wait for 45 s."""
     old = signal.signal(signal.SIGIO, signal.SIG_IGN)
