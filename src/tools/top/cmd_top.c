@@ -227,7 +227,8 @@ static int check_operand(struct words *words)
     if (words->only)
         return check_process(words->only);
     return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s",
-                       words->operand, found.unreadable ? "; other processes cannot be read" : "");
+                       words->operand,
+                       found.unreadable ? "; processes of other users cannot be read" : "");
 }
 
 struct picture {
@@ -280,8 +281,8 @@ static void draw(struct picture *picture)
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
     if (!picture->found.count)
-        printf("No process of this user uses libgpufeed now.%s\n",
-               picture->found.unreadable ? " Other processes cannot be read." : "");
+        printf("No process of this user uses libgpufeed now%s.\n",
+               picture->found.unreadable ? ", and processes of other users cannot be read" : "");
     if (picture->found.dropped)
         printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
                picture->found.dropped);

@@ -42,7 +42,7 @@ struct gf_found {
     uid_t users[GF_FOUND_MOST + 1];
     size_t count;
     size_t dropped;    /* processes that are not in the list, because it is full */
-    size_t unreadable; /* the kernel refuses to list their mappings, or does not answer in time */
+    size_t unreadable; /* of other users; their mappings are refused, or not listed in time */
 };
 
 /* Begins a new time limit for processes of other users; called before each list of processes. */
