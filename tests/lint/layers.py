@@ -54,7 +54,7 @@ def floor_of(folder):
 def rooms(src):
     """Returns the folders in the order of src/meson.build."""
     text = (src / "meson.build").read_text(encoding="utf-8")
-    return list(dict.fromkeys(re.findall(r"'([a-z_][\w/]*)/\w+\.(?:c|h|def|S)'", text)))
+    return list(dict.fromkeys(re.findall(r"'([a-z_][\w/]*)/(?:\w+\.(?:c|h|def|S))?'", text)))
 
 
 def graph(src):

@@ -28,7 +28,7 @@ def small_tree(root, **files):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (root / "build" / "src").mkdir(parents=True, exist_ok=True)
-    (root / "src" / "meson.build").write_text("'base/a.c' 'os/a.c' 'preload/b/a.c' 'preload/c/a.c' 'host/a.c'")
+    (root / "src" / "meson.build").write_text("'base/a.c' 'os/a.c' 'preload/b/' 'preload/c/a.c' 'host/a.c'")
     commands = []
     for path in paths:
         if path.suffix == ".c":
