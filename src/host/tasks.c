@@ -152,26 +152,13 @@ int gf_tasks_find_map(pid_t pid, const char *needle, uintptr_t *ret)
     return search.error;
 }
 
-/*
- * Returns a pointer to the blank before field `number` of a stat file, where the first field has
- * the number 1. Returns NULL if the field is missing. The second field, the name, may contain
- * blanks and parentheses.
- */
-static char *stat_field(char *text, unsigned number)
-{
-    char *at = strrchr(text, ')');
-    for (unsigned field = 2; at && field < number; field++)
-        at = strchr(at + 1, ' ');
-    return at;
-}
-
 int gf_tasks_start_time(pid_t pid, uint64_t *ret)
 {
     char path[PATH_SIZE], text[1024];
 
     proc_path(pid, "stat", path);
     const int length = gf_procfs_read_at(AT_FDCWD, text, sizeof(text), path);
-    const char *at = length > 0 ? stat_field(text, 22) : NULL;
+    const char *at = length > 0 ? gf_procfs_stat(text, 22) : NULL;
     if (!at)
         return length < 0 ? length : -EIO;
     *ret = strtoull(at, NULL, 10);
@@ -215,17 +202,16 @@ int gf_tasks_schedstat(int task, pid_t tid, uint64_t *ret_run_ns, uint64_t *ret_
 }
 
 /* Parses a line like "42 (a name) S ...". The page faults are the 10th and the 12th field. */
-static bool parse_stat(char *text, struct gf_task_account *ret)
+static bool parse_stat(const char *text, struct gf_task_account *ret)
 {
-    char *name = strchr(text, '('), *end = strrchr(text, ')'), *at = stat_field(text, 10);
+    const char *name = strchr(text, '('), *end = strrchr(text, ')');
+    const char *minor = gf_procfs_stat(text, 10), *major = gf_procfs_stat(text, 12);
 
-    if (!name || !end || end < name || !at)
+    if (!name || !end || end < name || !minor)
         return false;
-    *end = '\0';
-    gf_fmt(ret->name, sizeof(ret->name), "%s", name + 1);
-    ret->minor = strtoull(at, &at, 10);
-    strtoull(at, &at, 10);
-    ret->major = strtoull(at, NULL, 10);
+    gf_fmt(ret->name, sizeof(ret->name), "%.*s", (int)(end - name - 1), name + 1);
+    ret->minor = strtoull(minor, NULL, 10);
+    ret->major = major ? strtoull(major, NULL, 10) : 0;
     return true;
 }
 

@@ -155,6 +155,14 @@ uint64_t gf_procfs_value(const char *text, const char *key)
     return value ? gf_procfs_number(value) : 0;
 }
 
+const char *gf_procfs_stat(const char *text, unsigned number)
+{
+    const char *at = strrchr(text, ')');
+    for (unsigned field = 2; at && field < number; field++)
+        at = strchr(at + 1, ' ');
+    return at ? at + 1 : NULL;
+}
+
 uint64_t gf_procfs_number(const char *p)
 {
     uint64_t value = 0;

@@ -54,6 +54,12 @@ const char *gf_procfs_field(const char *text, const char *key);
 bool gf_procfs_copy(const char *text, const char *key, char *ret, size_t size);
 /* Returns the number in the line "key number", as in memory.stat; 0 if no line has the key. */
 uint64_t gf_procfs_value(const char *text, const char *key);
+/*
+ * Finds a field of a file `stat` of a process or thread, where the first field has the number 1 and
+ * the second one, the name, may contain blanks and parentheses. Returns the text after the blank
+ * before a field from the third on; NULL if it is missing.
+ */
+const char *gf_procfs_stat(const char *text, unsigned number);
 /* Returns the value of the decimal digits at p; 0 if the first character is not a digit. */
 uint64_t gf_procfs_number(const char *p);
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "abi/trace_api.h"
-#include "base/base.h"
 #include "base/pystack.h"
 #include "engine/gputime/shares.h"
 

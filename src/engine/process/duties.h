@@ -4,7 +4,6 @@
 
 #include "abi/heap_api.h"
 #include "abi/transfer_api.h"
-#include "base/base.h"
 #include "engine/report/report_data.h"
 #include "engine/report/transfer_sums.h"
 

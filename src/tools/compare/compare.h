@@ -2,7 +2,6 @@
 /* Runs of two arms, their figures and their ratio. */
 #pragma once
 
-#include "base/base.h"
 #include "tools/job/job_tables.h"
 
 #include <limits.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "base/base.h"
 #include "tools/job/job_input.h"
 
 /* Finds function names in ELF files. A log stores native frames as an object and an offset. */

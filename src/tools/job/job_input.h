@@ -2,7 +2,6 @@
 /* Reads a job from its logs and reports. */
 #pragma once
 
-#include "base/base.h"
 #include "tools/job/job.h"
 
 /*

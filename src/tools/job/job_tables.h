@@ -2,7 +2,6 @@
 /* Sums over a job: by way of copies, by property of stalls, by step and by rank. */
 #pragma once
 
-#include "base/base.h"
 #include "tools/job/job.h"
 
 #include <jansson.h>

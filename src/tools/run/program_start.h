@@ -2,7 +2,6 @@
 /* The steps of starting a program with the library, each in a file of its own. */
 #pragma once
 
-#include "base/base.h"
 #include "base/cpus.h"
 #include "config/options.h"
 #include "host/facts.h"

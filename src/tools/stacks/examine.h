@@ -2,7 +2,6 @@
 /* Examines another process, from its threads up to their stacks. */
 #pragma once
 
-#include "base/base.h"
 #include "base/pystack.h"
 
 #include <stdio.h>

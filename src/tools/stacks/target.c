@@ -27,30 +27,14 @@
 #define DESCRIBE_NS UINT64_C(800000000)
 #define IDS ((size_t)1 << 22) /* of threads: PID_MAX_LIMIT */
 
-/*
- * Reads the thread's state and CPU from its file `stat`. The state follows the name, which is in
- * parentheses and may contain any character.
- */
 static void read_stat(struct gf_target_thread *thread, pid_t pid)
 {
     char text[1024];
 
-    thread->state = '?';
-    thread->cpu = -1;
-    if (gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/stat", pid, thread->tid) < 0)
-        return;
-    const char *p = strrchr(text, ')');
-    if (!p || !p[1])
-        return;
-    thread->state = p[2];
-    p += 2;
-    for (int field = 3; field < 39; field++) {
-        p = strchr(p, ' ');
-        if (!p)
-            return;
-        p++;
-    }
-    thread->cpu = (int)strtol(p, NULL, 10);
+    gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/stat", pid, thread->tid);
+    const char *state = gf_procfs_stat(text, 3), *cpu = gf_procfs_stat(text, 39);
+    thread->state = state ? *state : '?';
+    thread->cpu = cpu ? (int)strtol(cpu, NULL, 10) : -1;
 }
 
 static void describe(struct gf_target_thread *thread, pid_t pid)

@@ -191,12 +191,11 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
 
     if (gf_procfs_read(text, sizeof(text), "", "proc/%d/stat", pid) <= 0)
         return false;
-    /* The name of the program, in brackets, may contain any byte. Then follow state and parent. */
-    const char *end = strrchr(text, ')');
-    if (!end || strlen(end) < sizeof(") S 1") - 1)
+    const char *state = gf_procfs_stat(text, 3), *parent = gf_procfs_stat(text, 4);
+    if (!state || !parent)
         return false;
-    *ret_runs = end[2] == 'R';
-    *ret_parent = (pid_t)gf_procfs_number(end + 4);
+    *ret_runs = *state == 'R';
+    *ret_parent = (pid_t)gf_procfs_number(parent);
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
     GF_FOLDER(folder, path);
     for (long tid; is_worker && (tid = next_number(folder)) >= 0;)
