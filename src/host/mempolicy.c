@@ -109,25 +109,26 @@ bool gf_mempolicy_binds(int mode)
     return (mode & ~MODE_FLAGS) == MPOL_BIND;
 }
 
-char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, size_t size)
+static char *format_policy(const char *name, const struct gf_nodes *nodes, char *buf, size_t size)
 {
     char list[64];
-
-    gf_fmt(buf, size, "%s%s%s", gf_mempolicy_name(mode), gf_set_empty(nodes) ? "" : ":",
-           gf_set_format(nodes, list, sizeof(list)));
-    return buf;
-}
-
-char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size)
-{
-    char list[64];
-    const char *name = mode == MPOL_PREFERRED   ? "prefer"
-                       : mode == PREFERRED_MANY ? "prefer (many)"
-                                                : gf_mempolicy_name(mode);
 
     gf_fmt(buf, size, "%s%s%s", name, gf_set_empty(nodes) ? "" : ":",
            gf_set_format(nodes, list, sizeof(list)));
     return buf;
+}
+
+char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, size_t size)
+{
+    return format_policy(gf_mempolicy_name(mode), nodes, buf, size);
+}
+
+char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size)
+{
+    const char *name = mode == MPOL_PREFERRED   ? "prefer"
+                       : mode == PREFERRED_MANY ? "prefer (many)"
+                                                : gf_mempolicy_name(mode);
+    return format_policy(name, nodes, buf, size);
 }
 
 const char *gf_mempolicy_name(int mode)

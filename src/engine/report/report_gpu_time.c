@@ -171,22 +171,20 @@ static unsigned put_devices(struct gf_json *json, const struct sums *now)
 {
     unsigned count = 0;
 
-    gf_json_begin(json, "gpus", '[');
+    gf_json_array(json, "gpus");
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
         const uint64_t *before = past.state_ns[i];
         if (memcmp(now->state_ns[i], before, sizeof(past.state_ns[i])) == 0)
             continue;
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         gf_json_size(json, "device", i);
         for (unsigned state = 0; state < GF_GPU_STATE_COUNT; state++) {
             char key[32];
             gf_fmt(key, sizeof(key), "%s_ms", gf_gpu_state_name(state));
             gf_json_size(json, key, (now->state_ns[i][state] - before[state]) / 1000000);
         }
-        gf_json_end(json, '}');
         count++;
     }
-    gf_json_end(json, ']');
     return count;
 }
 
@@ -203,23 +201,21 @@ static unsigned put_copies(struct gf_json *json, const struct sums *now)
 {
     unsigned count = 0;
 
-    gf_json_begin(json, "copies", '[');
+    gf_json_array(json, "copies");
     for (unsigned i = 0; i < gf_direction_count * gf_copy_group_count; i++) {
         const unsigned direction = i / gf_copy_group_count, way = i % gf_copy_group_count;
         const struct gf_copy_counts *counts = &now->copies[direction][way],
                                     *before = &past.copies[direction][way];
         if (counts->calls == before->calls)
             continue;
-        gf_json_begin(json, NULL, '{');
+        gf_json_object(json, NULL);
         put_direction(json, direction);
         gf_json_text(json, "way", gf_copy_group_name(way));
         gf_json_size(json, "calls", counts->calls - before->calls);
         gf_json_size(json, "bytes", counts->bytes - before->bytes);
         gf_json_size(json, "us", (counts->timed_ns - before->timed_ns) / 1000);
-        gf_json_end(json, '}');
         count++;
     }
-    gf_json_end(json, ']');
     return count;
 }
 

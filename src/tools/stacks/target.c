@@ -33,7 +33,9 @@ static void read_stat(struct gf_target_thread *thread, pid_t pid)
 
     gf_procfs_read(text, sizeof(text), "", "proc/%d/task/%d/stat", pid, thread->tid);
     const char *state = gf_procfs_stat(text, 3), *cpu = gf_procfs_stat(text, 39);
-    thread->state = state ? *state : '?';
+    thread->state = '?';
+    if (state)
+        thread->state = *state;
     thread->cpu = cpu ? (int)strtol(cpu, NULL, 10) : -1;
 }
 
