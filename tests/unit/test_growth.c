@@ -25,7 +25,7 @@ static const char *said(void)
 {
     static char text[256];
 
-    gf_growth_say(&growth, text, sizeof(text));
+    gf_growth_say(&growth, GF_TEST_INTO(text));
     return text;
 }
 

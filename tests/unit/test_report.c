@@ -294,7 +294,7 @@ static void verdict_lines(void **state)
     struct gf_decision decision = bound_decision();
     char line[512];
     gf_options_load(&options, NULL);
-    gf_summary_verdict(&decision, &options, line, sizeof(line));
+    gf_summary_verdict(&decision, &options, GF_TEST_INTO(line));
     assert_string_equal(line,
                         "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): 18 threads and 8 worker "
                         "threads on CPUs 8-15; memory prefers node 1");
@@ -302,7 +302,7 @@ static void verdict_lines(void **state)
     decision.policy = MPOL_DEFAULT;
     strcpy(decision.verdict.reason, "GPUFEED_BIND=off");
     strcpy(decision.verdict.remedy, "do something");
-    gf_summary_verdict(&decision, &options, line, sizeof(line));
+    gf_summary_verdict(&decision, &options, GF_TEST_INTO(line));
     assert_string_equal(line, "GPU 0 NVIDIA H200 0000:41:00.0 node 1 (sysfs): not bound: "
                               "GPUFEED_BIND=off (do something)");
     decision.verdict.nodes = (struct gf_nodes){0};
@@ -311,7 +311,7 @@ static void verdict_lines(void **state)
     decision.verdict.bound = gf_bound_node;
     *decision.verdict.remedy = '\0';
     gf_set_parse("0-3", &decision.verdict.cpus);
-    gf_summary_verdict(&decision, &options, line, sizeof(line));
+    gf_summary_verdict(&decision, &options, GF_TEST_INTO(line));
     assert_string_equal(line, "GPU 0 NVIDIA H200 0000:41:00.0 node unknown: observed only; would "
                               "use CPUs 0-3");
 }

@@ -29,7 +29,7 @@ static void the_largest_three_causes_have_lines(void **state)
     device->cause_ns[gf_host_file] = 20 * SECOND;
     device->cause_ns[gf_host_gil] = 6 * SECOND;
     device->cause_ns[gf_host_computing] = 4 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(
         text,
         "the GPU had nothing to do 80.0 % of 100.0 s\n"
@@ -55,7 +55,7 @@ static void the_start_is_named(void **state)
     device->start = (struct gf_gpu_start){.ns = 45 * SECOND - 1};
     device->start.cause_ns[gf_host_computing] = 46 * SECOND;
     device->start.cause_ns[gf_host_file] = 22 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 80.0 % of 100.0 s\n"
                               "  25.0 % waiting for a file (read ahead in DataLoader workers, or "
                               "use faster storage)\n"
@@ -63,7 +63,7 @@ static void the_start_is_named(void **state)
                               "  2.0 % allocating or freeing in the driver");
     device->start.cause_ns[gf_host_file] = 224 * SECOND / 10; /* later, less than 5 % of the time */
     device->cause_ns[gf_host_launches] = 0;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 80.0 % of 100.0 s\n"
                               "  25.0 % waiting for a file\n"
                               "  2.0 % allocating or freeing in the driver\n"
@@ -97,7 +97,7 @@ static const char *line_without_cpu(unsigned ms, unsigned own_ms, unsigned cpus)
     use(&time.device[0], 30, 70);
     time.device[0].cause_ns[gf_host_preempted] = 30 * SECOND;
     time.without_cpu = (struct gf_cpu_use){ms * (SECOND / 1000), own_ms * (SECOND / 1000), cpus};
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     return strstr(text, "30.0 % the submitting thread had no CPU") +
            strlen("30.0 % the submitting thread had no CPU");
 }
@@ -129,7 +129,7 @@ static void communication_has_a_line(void **state)
 
     use(&time.device[0], 0, 75);
     time.device[0].state_ns[gf_gpu_communicating] = 25 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s\n"
                               "only communication 25.0 % of the time, which includes waits for "
                               "other ranks");
@@ -146,10 +146,10 @@ static void unknown_time_has_a_reason(void **state)
     use(device, 0, 20);
     device->state_ns[gf_gpu_unknown] = 80 * SECOND;
     device->late_ns[gf_host_preempted] = 30 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s; not known 80.0 %");
     device->late_ns[gf_host_preempted] = 60 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 0.0 % of 100.0 s; not known 80.0 % (all "
                               "CPUs were busy; request more, or run fewer threads and processes)");
 }
@@ -178,7 +178,7 @@ static void several_gpus_begin_with_the_emptiest(void **state)
             time.device[i].cause_ns[cause] = SECOND * (2 + cause);
     }
     time.device[5].state_ns[gf_gpu_communicating] = 9 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_ptr_equal(strstr(text, "GPU 5 had nothing to do"), text);
     assert_non_null(strstr(text, "\nGPU 7 had nothing to do"));
     assert_non_null(strstr(text, "\nGPU 6 had nothing to do"));
@@ -186,11 +186,11 @@ static void several_gpus_begin_with_the_emptiest(void **state)
     assert_int_equal(count_lines(text), 7);
 
     time.device[5].state_ns[gf_gpu_copying] = 30 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_non_null(strstr(text, " % only copies ran (copy the next batch while the GPU works"));
     assert_int_equal(count_lines(text), 7);
     time.device[5].state_ns[gf_gpu_copying] = 3 * SECOND;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_null(strstr(text, "only copies ran"));
 }
 
@@ -202,7 +202,7 @@ static void few_samples_say_nothing(void **state)
 
     use(&time.device[0], 80, 20);
     time.device[0].samples = 5;
-    gf_summary_gpu_time(&time, text, sizeof(text));
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "");
 }
 
@@ -231,11 +231,11 @@ static void stalls_and_their_absence_have_a_line(void **state)
 
     report.preload = &preload;
     report.ran_ms = 190000;
-    gf_summary_stalls(&report, line, sizeof(line));
+    gf_summary_stalls(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "no stall above 1 ms in 3 min");
     stalls[gf_cause_map] = (struct gf_stall_count){3, 40500};
     stalls[gf_cause_gpu] = (struct gf_stall_count){1, 2000};
-    gf_summary_stalls(&report, line, sizeof(line));
+    gf_summary_stalls(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "4 stalls above 1 ms in 3 min took 42.5 ms: map 40.5 ms, gpu 2.0 ms "
                               "(GPUFEED_LOG=FILE records each of them)");
     stalls[gf_cause_unknown] = (struct gf_stall_count){1, 3000000};
@@ -243,15 +243,15 @@ static void stalls_and_their_absence_have_a_line(void **state)
     has_log = true;
     options.stall_us = 1500;
     report.ran_ms = 9999;
-    gf_summary_stalls(&report, line, sizeof(line));
+    gf_summary_stalls(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "6 stalls above 1500 us in 9.9 s took 3.0 s: unknown 3.0 s, map 40.5 "
                               "ms, gpu 2.0 ms");
     report.ran_ms = 850;
-    gf_summary_stalls(&report, line, sizeof(line));
+    gf_summary_stalls(&report, GF_TEST_INTO(line));
     assert_string_equal(strstr(line, " in "), " in 850 ms took 3.0 s: unknown 3.0 s, map 40.5 ms, "
                                               "gpu 2.0 ms");
     options.stall_us = 0;
-    gf_summary_stalls(&report, line, sizeof(line));
+    gf_summary_stalls(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "");
 }
 
@@ -277,7 +277,7 @@ static void steps_have_a_line(void **state)
     (void)state;
 
     report.preload = &with_steps;
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "");
     step_times = (struct gf_step_times){.source = gf_step_marks,
                                         .steps = 100,
@@ -285,10 +285,10 @@ static void steps_have_a_line(void **state)
                                         .p50_ns = 40000000,
                                         .p99_ns = 90000000,
                                         .max_ns = 500000000};
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "100 steps: median 40.0 ms, p99 90.0 ms, longest 500.0 ms");
     step_times.steps = 99;
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "99 steps: median 40.0 ms, longest 500.0 ms");
     step_times.steps = 100;
     step_times.source = gf_step_copies;
@@ -302,7 +302,7 @@ static void steps_have_a_line(void **state)
     facts[FACT(GF_STEP_FACT_IDLE + gf_host_gil)] = 300 * MS;
     facts[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 310 * MS;
     typical[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 20 * MS;
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     assert_string_equal(line,
                         "100 steps (a copy of 64 MiB to the GPU begins each): median 40.0 ms, p99 "
                         "90.0 ms, longest 500.0 ms, in which the GPU had nothing to do for 300.0 "
@@ -311,7 +311,7 @@ static void steps_have_a_line(void **state)
     memset(facts, 0, sizeof(step_times.slow[0].facts));
     facts[FACT(GF_STEP_FACT_IDLE + gf_host_gil)] = 100 * MS;
     device->cause_ns[gf_host_storage] = 2;
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     assert_string_equal(strstr(line, "longest"), "longest 500.0 ms");
 }
 
@@ -322,7 +322,7 @@ static const char *slowest_of(unsigned fact, uint64_t value, uint64_t typical)
 
     step_times.slow[0].facts.value[fact] = value;
     step_times.typical.value[fact] = typical;
-    gf_summary_steps(&report, line, sizeof(line));
+    gf_summary_steps(&report, GF_TEST_INTO(line));
     return strstr(line, "longest 500.0 ms") + strlen("longest 500.0 ms");
 }
 
@@ -374,12 +374,12 @@ static void waiting_copies_have_a_part(void **state)
     (void)state;
 
     report.preload = &preload;
-    gf_summary_copy_waits(&report, line, sizeof(line));
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "");
     options.copy_wait_us = 1;
     step_times = (struct gf_step_times){.source = gf_step_marks, .total_ns = 10 * SECOND};
     copy_waits = (struct gf_copy_waits){.from_device = {9, 9 << 20, SECOND * 45 / 100}};
-    gf_summary_copy_waits(&report, line, sizeof(line));
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
                               "their stream (copy into pinned memory with non_blocking=True, and "
                               "wait later)");
@@ -388,15 +388,15 @@ static void waiting_copies_have_a_part(void **state)
         (struct gf_copy_wait_line){false, 3, "/a/b/train.py", "evaluate", {1, 1, SECOND / 10}};
     copy_waits.line[1] =
         (struct gf_copy_wait_line){true, 12, "/a/b/train.py", "step", {2, 2, SECOND / 5}};
-    gf_summary_copy_waits(&report, line, sizeof(line));
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies to the GPU at train.py:12 in step waited 2.0 % of the time "
                               "for earlier work of their stream (pin the source and pass "
                               "non_blocking=True, or copy before that work is submitted)");
     step_times.total_ns = 21 * SECOND;
-    gf_summary_copy_waits(&report, line, sizeof(line));
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "");
     step_times.source = gf_step_none;
-    gf_summary_copy_waits(&report, line, sizeof(line));
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_non_null(strstr(line, " waited 20.0 % of the time"));
 }
 

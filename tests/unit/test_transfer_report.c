@@ -64,7 +64,7 @@ static void nothing_is_null(void **state)
     static const struct gf_report_transfers none;
     char line[256] = "x";
     assert_string_equal(written(&none), "{\"transfers\":null}");
-    gf_summary_transfers(&none, NULL, line, sizeof(line));
+    gf_summary_transfers(&none, NULL, GF_TEST_INTO(line));
     assert_string_equal(line, "");
 }
 
@@ -143,17 +143,17 @@ static void the_line(void **state)
     static struct gf_report_transfers r = {.known = true};
     struct gf_copy_stats *c = &r.copies;
     char line[512];
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "");
     c->bypassed[gf_direction_d2h][1][gf_bypass_ends] = tally(4, 44, 0);
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "");
     c->staged[gf_direction_h2d][1] = tally(3, 12288 * MIB, SECOND / 2);
     c->bypassed[gf_direction_h2d][1][gf_bypass_pinned] = tally(2, 3 * MIB, 5);
     c->bypassed[gf_direction_h2d][1][gf_bypass_capture] = tally(2, 8 * MIB, SECOND / 1000);
     c->bypassed[gf_direction_h2d][0][gf_bypass_small] = tally(1, MIB, 0);
     c->bypassed[gf_direction_d2h][0][gf_bypass_pinned] = tally(2, 5 * MIB, 0);
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(
         line, "copied to the GPU: 12.0 GiB staged at 25.7 GB/s, 3 MiB from or to pinned memory, "
               "9 MiB by the driver at 8.3 GB/s (below the size from which staging pays: 1; the "
@@ -165,32 +165,32 @@ static void the_line(void **state)
     r.state.least[gf_direction_h2d] = 8 * MIB;
     memset(c, 0, sizeof(*c));
     c->bypassed[gf_direction_h2d][0][gf_bypass_small] = tally(4, 16 * MIB, SECOND / 1000);
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_non_null(strstr(line, "(below 8 MiB, from which 2 copying threads stage: 4)"));
     r.state.least[gf_direction_h2d] = MIB;
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_non_null(strstr(line, "(below the size from which staging pays: 4)"));
     /* A slow rate is not 0.0 GB/s. */
     memset(c, 0, sizeof(*c));
     c->staged[gf_direction_h2d][0] = tally(1, 8 * MIB, SECOND / 10);
     c->bypassed[gf_direction_h2d][0][gf_bypass_capture] = tally(1, MIB, 2 * SECOND);
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "copied to the GPU: 8 MiB staged at 83 MB/s, 1 MiB by the driver at "
                               "less than 1 MB/s (the stream is being captured: 1)");
     memset(c, 0, sizeof(*c));
     c->staged[gf_direction_d2h][0] = tally(3, 10 * MIB, 0);
     r.state.ring_most = 16 * MIB;
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "copied from the GPU: 10 MiB staged; staging ring of 16 MiB");
     c->stream_waits = 2;
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(
         line, "copied from the GPU: 10 MiB staged; staging ring of 16 MiB, too small for 2 copies");
     r.state.ring_most = 0;
     r.pinned =
         (struct gf_pinned_stats){.large_calls = 1, .large_bytes = 64 * MIB, .large_ns = 12345678};
     memset(c, 0, sizeof(*c));
-    gf_summary_transfers(&r, no_hook, line, sizeof(line));
+    gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "64 MiB of pinned memory served in 0.012 s");
 }
 
@@ -213,20 +213,20 @@ static void the_line_of_small_copies(void **state)
     (void)state;
     static struct gf_report_transfers r = {.known = true, .min_bytes = MIB};
     char line[512];
-    gf_summary_transfers(&r, each_hook, line, sizeof(line)); /* the line needs 150 bytes */
+    gf_summary_transfers(&r, each_hook, GF_TEST_INTO(line)); /* the line needs 150 bytes */
     assert_string_equal(line, "");
-    gf_summary_transfers(&r, many_small, line, sizeof(line));
+    gf_summary_transfers(&r, many_small, GF_TEST_INTO(line));
     assert_string_equal(line, "copies: 400 MiB by the driver in 800 copies of less than 1 MiB");
     r.copies.bypassed[gf_direction_h2d][0][gf_bypass_off] = tally(5, 30 * MIB, 0);
     r.state.off = "observing only";
-    gf_summary_transfers(&r, many_small, line, sizeof(line));
+    gf_summary_transfers(&r, many_small, GF_TEST_INTO(line));
     assert_string_equal(
         line, "copied to the GPU: 30 MiB by the driver (staging is off, observing only: 5); "
               "400 MiB by the driver in 800 copies of less than 1 MiB");
     r.copies = (struct gf_copy_stats){0};
     r.min_bytes = SIZE_MAX;
     r.state.off = "by option";
-    gf_summary_transfers(&r, many_small, line, sizeof(line));
+    gf_summary_transfers(&r, many_small, GF_TEST_INTO(line));
     assert_string_equal(line,
                         "copies: 400 MiB by the driver in 800 copies (staging is off, by option)");
 }

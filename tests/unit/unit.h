@@ -26,3 +26,6 @@ static inline void await_end_of(pid_t tid)
         usleep(1000);
 }
 #endif
+
+/* A struct gf_textbuf that writes into the array, which is emptied first. */
+#define GF_TEST_INTO(array) (*(array) = '\0', &(struct gf_textbuf){array, sizeof(array), 0})

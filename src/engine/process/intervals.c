@@ -214,7 +214,7 @@ static void log_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
     char fields[1024], text[512];
     struct gf_json json = {.buf = fields, .size = sizeof(fields)};
 
-    gf_summary_copy_wait(line, interval_ns, text, sizeof(text));
+    gf_summary_copy_wait(line, interval_ns, &(struct gf_textbuf){text, sizeof(text), 0});
     gf_json_begin(&json, NULL, '{');
     gf_json_text(&json, "text", text);
     gf_json_text(&json, "direction", line->to_device ? "to_device" : "from_device");

@@ -17,12 +17,13 @@
 #include "os/launch.h"
 #include "os/permit.h"
 
-/* Prints each line of the text as a line of its own. */
-static void print_lines(char *text)
+/* Prints each line of the text as a line of its own, and empties the text. */
+static void print_lines(struct gf_textbuf *text)
 {
-    for (char *rest = text, *line; (line = strsep(&rest, "\n"));)
+    for (char *rest = text->at ? text->buf : NULL, *line; (line = strsep(&rest, "\n"));)
         if (*line)
             gf_info("%s", line);
+    text->at = 0;
 }
 
 /*
@@ -31,23 +32,24 @@ static void print_lines(char *text)
  */
 static void print_summary(const struct gf_report *report)
 {
-    char text[2048];
+    char buf[2048];
+    struct gf_textbuf text = {buf, sizeof(buf), 0};
 
-    gf_summary_gpu_time(&report->gpu_time, text, sizeof(text));
-    print_lines(text);
-    gf_summary_mps(&report->decision, text, sizeof(text));
-    print_lines(text);
-    gf_summary_steps(report, text, sizeof(text));
-    print_lines(text);
-    gf_summary_transfers(&report->transfers, report->preload->each_hook, text, sizeof(text));
-    gf_summary_copy_waits(report, text + strlen(text), sizeof(text) - strlen(text));
-    print_lines(text);
-    gf_summary_stalls(report, text, sizeof(text));
-    print_lines(text);
-    gf_growth_say(&report->growth, text, sizeof(text));
-    print_lines(text);
-    gf_summary_exit(report, text, sizeof(text));
-    print_lines(text);
+    gf_summary_gpu_time(&report->gpu_time, &text);
+    print_lines(&text);
+    gf_summary_mps(&report->decision, &text);
+    print_lines(&text);
+    gf_summary_steps(report, &text);
+    print_lines(&text);
+    gf_summary_transfers(&report->transfers, report->preload->each_hook, &text);
+    gf_summary_copy_waits(report, &text);
+    print_lines(&text);
+    gf_summary_stalls(report, &text);
+    print_lines(&text);
+    gf_growth_say(&report->growth, &text);
+    print_lines(&text);
+    gf_summary_exit(report, &text);
+    print_lines(&text);
 }
 
 /*

@@ -118,7 +118,8 @@ void gf_events_announce_decision(const struct gf_decision *decision)
     char text[768], fields[4096], cpus[512];
     struct gf_json json;
 
-    gf_summary_verdict(decision, gf_process.preload->options, text, sizeof(text));
+    gf_summary_verdict(decision, gf_process.preload->options,
+                       &(struct gf_textbuf){text, sizeof(text), 0});
     gf_log(verdict->warn ? GF_LOG_WARN : GF_LOG_INFO, "%s", text);
     if (!gf_process.preload->log_wanted())
         return;

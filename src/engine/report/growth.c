@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/report/report_data.h"
 
-#include "base/fmt.h"
-
 #define POINTS_LEAST 8u
 /* Between two points, because a reading may be before or after a step's growth. */
 #define STEPS_LEAST 4
@@ -87,12 +85,10 @@ static const char *find_part(const struct gf_growth_point *from, const struct gf
                : "";
 }
 
-void gf_growth_say(const struct gf_growth *growth, char *buf, size_t size)
+void gf_growth_say(const struct gf_growth *growth, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     unsigned first = 0;
 
-    *buf = '\0';
     if (growth->count < POINTS_LEAST)
         return;
     const unsigned count = count_points(growth);
@@ -103,13 +99,13 @@ void gf_growth_say(const struct gf_growth *growth, char *buf, size_t size)
     const struct gf_growth_point *from = &growth->points[first], *to = &growth->points[count - 1];
     const uint64_t bytes = (uint64_t)grown_bytes(from, to), steps = to->steps - from->steps,
                    tenths = bytes / steps * 10 >> 20;
-    gf_say(&out, "host memory grew by ");
+    gf_say(out, "host memory grew by ");
     if (tenths)
-        gf_say(&out, "%lu.%lu MiB", tenths / 10, tenths % 10);
+        gf_say(out, "%lu.%lu MiB", tenths / 10, tenths % 10);
     else
-        gf_say(&out, "%lu bytes", bytes / steps);
-    gf_say(&out, " a step from second %lu to second %lu: in %lu steps by ", from->at_ms / 1000,
+        gf_say(out, "%lu bytes", bytes / steps);
+    gf_say(out, " a step from second %lu to second %lu: in %lu steps by ", from->at_ms / 1000,
            to->at_ms / 1000, steps);
-    gf_say_bytes(&out, bytes);
-    gf_say(&out, "%s", find_part(from, to));
+    gf_say_bytes(out, bytes);
+    gf_say(out, "%s", find_part(from, to));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "abi/engine_api.h"
+#include "base/fmt.h"
 #include "engine/gputime/sampler.h"
 #include "engine/report/transfer_sums.h"
 #include "host/bind.h"
@@ -72,10 +73,10 @@ void gf_growth_add(struct gf_growth *growth, enum gf_step_source source,
                    const struct gf_growth_point *point);
 
 /*
- * Writes a sentence, or "" unless the memory has grown in all parts of the last three quarters of the
+ * Writes a sentence, or nothing unless the memory has grown in all parts of the last three quarters of the
  * time. What grows less later, such as a cache or a warm-up, has no sentence.
  */
-void gf_growth_say(const struct gf_growth *growth, char *buf, size_t size);
+void gf_growth_say(const struct gf_growth *growth, struct gf_textbuf *out);
 
 /* A decision about the placement, and its result. It does not change after it was published. */
 

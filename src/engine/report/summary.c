@@ -2,7 +2,6 @@
 #include "engine/report/summary.h"
 
 #include "base/atomic.h"
-#include "base/fmt.h"
 #include "base/path.h"
 #include "engine/transfer/tuning.h"
 #include "host/mempolicy.h"
@@ -67,49 +66,46 @@ static void say_memory(struct gf_textbuf *out, const struct gf_decision *decisio
 }
 
 void gf_summary_verdict(const struct gf_decision *decision, const struct gf_options *options,
-                        char *buf, size_t size)
+                        struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     const struct gf_verdict *verdict = &decision->verdict;
     char cpus[256];
 
-    say_gpus(&out, decision);
-    gf_say(&out, ": ");
+    say_gpus(out, decision);
+    gf_say(out, ": ");
     if (decision->bound) {
-        say_threads(&out, decision);
-        say_memory(&out, decision);
+        say_threads(out, decision);
+        say_memory(out, decision);
     } else if (decision->observe && verdict->bound != gf_bound_none) {
-        gf_say(&out, "observed only; would use CPUs %s",
+        gf_say(out, "observed only; would use CPUs %s",
                gf_set_format(&verdict->cpus, cpus, sizeof(cpus)));
     } else {
-        gf_say(&out, "%s: %s",
+        gf_say(out, "%s: %s",
                verdict->bound == gf_bound_submitters ? "nothing bound yet" : "not bound",
                verdict->reason);
         if (decision->policy != MPOL_DEFAULT)
-            say_memory(&out, decision);
+            say_memory(out, decision);
     }
     if (options->verbose > 1 && decision->bound)
-        gf_say(&out, "; %s", verdict->reason);
+        gf_say(out, "; %s", verdict->reason);
     if (*verdict->remedy)
-        gf_say(&out, " (%s)", verdict->remedy);
+        gf_say(out, " (%s)", verdict->remedy);
 }
 
-void gf_summary_mps(const struct gf_decision *decision, char *buf, size_t size)
+void gf_summary_mps(const struct gf_decision *decision, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     const struct gf_facts *facts = &decision->facts;
     bool shared = false;
 
-    *buf = '\0';
     for (size_t i = 0; i < decision->gpu_count; i++)
         shared |= decision->gpus[i].mps;
     if (!shared)
         return;
-    gf_say(&out, "MPS shares the GPU with other processes; its idle time here is that of this one");
+    gf_say(out, "MPS shares the GPU with other processes; its idle time here is that of this one");
     if (*facts->mps_threads)
-        gf_say(&out, "; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%s", facts->mps_threads);
+        gf_say(out, "; CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%s", facts->mps_threads);
     if (*facts->mps_memory)
-        gf_say(&out, "; CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", facts->mps_memory);
+        gf_say(out, "; CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%s", facts->mps_memory);
 }
 
 static void say_pages(struct gf_textbuf *out, const struct gf_report *report, const char *what,
@@ -139,30 +135,29 @@ static void say_last_move(struct gf_textbuf *out, const struct gf_report *report
     }
 }
 
-void gf_summary_exit(const struct gf_report *report, char *buf, size_t size)
+void gf_summary_exit(const struct gf_report *report, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     char cpus[256];
 
-    gf_say(&out, "after %lu.%lu s: ", report->ran_ms / 1000, report->ran_ms % 1000 / 100);
+    gf_say(out, "after %lu.%lu s: ", report->ran_ms / 1000, report->ran_ms % 1000 / 100);
     if (!report->sample_count) {
-        gf_say(&out, "the placement was not read back");
+        gf_say(out, "the placement was not read back");
         return;
     }
     const struct gf_threads *peak = &report->peak;
     const unsigned workers = gf_load_relaxed(&report->counts->peak_descendants);
     if (report->decision.bound)
-        gf_say(&out, "%u of %u thread%s on CPUs %s", peak->on_target, peak->program,
+        gf_say(out, "%u of %u thread%s on CPUs %s", peak->on_target, peak->program,
                plural_s(peak->program), gf_set_format(&report->decision.cpus, cpus, sizeof(cpus)));
     else
-        gf_say(&out, "%u thread%s, not bound", peak->program, plural_s(peak->program));
-    say_own_masks(&out, peak);
+        gf_say(out, "%u thread%s, not bound", peak->program, plural_s(peak->program));
+    say_own_masks(out, peak);
     if (workers)
-        gf_say(&out, ", %u worker thread%s", workers, plural_s(workers));
+        gf_say(out, ", %u worker thread%s", workers, plural_s(workers));
     const struct gf_locality *last = &report->samples[report->sample_count - 1].locality;
-    say_pages(&out, report, "heap", &last->heap);
-    say_pages(&out, report, "other memory", &last->other);
-    say_last_move(&out, report);
+    say_pages(out, report, "heap", &last->heap);
+    say_pages(out, report, "other memory", &last->other);
+    say_last_move(out, report);
 }
 
 #define CAUSES_SAID 3u
@@ -217,30 +212,28 @@ static void say_causes(struct gf_textbuf *out, const struct gf_stall_count count
     }
 }
 
-void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size)
+void gf_summary_stalls(const struct gf_report *report, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     const unsigned threshold_us = report->preload->options->stall_us;
     struct gf_stall_count counts[GF_CAUSE_COUNT];
 
-    *buf = '\0';
     if (!threshold_us)
         return;
     report->preload->stall_counts(counts);
     const struct gf_stall_count all = gf_stall_sum(counts);
     if (all.calls)
-        gf_say(&out, "%lu stall%s above ", all.calls, plural_s(all.calls));
+        gf_say(out, "%lu stall%s above ", all.calls, plural_s(all.calls));
     else
-        gf_say(&out, "no stall above ");
-    say_threshold(&out, threshold_us);
-    say_run(&out, report->ran_ms);
+        gf_say(out, "no stall above ");
+    say_threshold(out, threshold_us);
+    say_run(out, report->ran_ms);
     if (!all.calls)
         return;
-    gf_say(&out, " took ");
-    say_time(&out, all.us);
-    say_causes(&out, counts);
+    gf_say(out, " took ");
+    say_time(out, all.us);
+    say_causes(out, counts);
     if (!report->preload->log_wanted())
-        gf_say(&out, " (GPUFEED_LOG=FILE records each of them)");
+        gf_say(out, " (GPUFEED_LOG=FILE records each of them)");
 }
 
 /* Small copies are omitted if they copied less than this. */
@@ -398,20 +391,18 @@ static void say_saving(struct gf_textbuf *out, const struct gf_copy_stats *copie
 }
 
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
-                          gf_hook_counts_each *each_hook, char *buf, size_t size)
+                          gf_hook_counts_each *each_hook, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     const char *separator = "";
 
-    *buf = '\0';
     if (!transfers->known)
         return;
-    say_direction(&out, transfers, gf_direction_h2d, "copied to the GPU:", &separator);
-    say_direction(&out, transfers, gf_direction_d2h, "copied from the GPU:", &separator);
-    say_small(&out, transfers, each_hook, *separator ? separator : "copies: ");
-    say_ring(&out, transfers);
-    say_pinned(&out, &transfers->pinned);
-    say_saving(&out, &transfers->copies);
+    say_direction(out, transfers, gf_direction_h2d, "copied to the GPU:", &separator);
+    say_direction(out, transfers, gf_direction_d2h, "copied from the GPU:", &separator);
+    say_small(out, transfers, each_hook, *separator ? separator : "copies: ");
+    say_ring(out, transfers);
+    say_pinned(out, &transfers->pinned);
+    say_saving(out, &transfers->copies);
 }
 
 static const char *remedy(bool to_device)
@@ -442,13 +433,11 @@ static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
     return ret;
 }
 
-void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t size)
+void gf_summary_copy_waits(const struct gf_report *report, struct gf_textbuf *out)
 {
     const struct gf_preload *preload = report->preload;
-    struct gf_textbuf out = {buf, size, 0};
     struct gf_copy_waits waits;
 
-    *buf = '\0';
     if (!preload->options->copy_wait_us)
         return;
     preload->copy_waits(&waits);
@@ -457,18 +446,16 @@ void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t siz
     const uint64_t share = gf_transfer_sums_share(longest.sum.ns, whole, 1000);
     if (share * GF_COPY_WAIT_SHARE < 1000)
         return;
-    gf_say(&out, "; ");
-    say_waiters(&out, &longest);
-    gf_say(&out, " waited %lu.%lu %% of the time for earlier work of their stream (%s)", share / 10,
+    gf_say(out, "; ");
+    say_waiters(out, &longest);
+    gf_say(out, " waited %lu.%lu %% of the time for earlier work of their stream (%s)", share / 10,
            share % 10, remedy(longest.to_device));
 }
 
-void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
-                          size_t size)
+void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns,
+                          struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
-
-    say_waiters(&out, line);
-    gf_say(&out, " waited %lu of %lu ms for earlier work of their stream; %s",
+    say_waiters(out, line);
+    gf_say(out, " waited %lu of %lu ms for earlier work of their stream; %s",
            line->sum.ns / 1000000, interval_ns / 1000000, remedy(line->to_device));
 }

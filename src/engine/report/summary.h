@@ -9,51 +9,51 @@
  * 8 worker threads on CPUs 8-15; memory prefers node 1", or the reason why nothing was bound.
  */
 void gf_summary_verdict(const struct gf_decision *decision, const struct gf_options *options,
-                        char *buf, size_t size);
+                        struct gf_textbuf *out);
 
 /*
  * Writes the line of a process that shares a GPU with others through MPS, with the limits that the
- * environment sets for it; an empty text if it does not.
+ * environment sets for it; nothing if it does not.
  */
-void gf_summary_mps(const struct gf_decision *decision, char *buf, size_t size);
+void gf_summary_mps(const struct gf_decision *decision, struct gf_textbuf *out);
 
 /* Writes the line at exit: the placement as it was read back from the kernel. */
-void gf_summary_exit(const struct gf_report *report, char *buf, size_t size);
+void gf_summary_exit(const struct gf_report *report, struct gf_textbuf *out);
 
 /*
- * Writes the exit summary's line about stalls, which is printed even if there was no stall. The
- * text is empty if calls were not timed.
+ * Writes the exit summary's line about stalls, which is printed even if there was no stall. Writes
+ * nothing if calls were not timed.
  */
-void gf_summary_stalls(const struct gf_report *report, char *buf, size_t size);
+void gf_summary_stalls(const struct gf_report *report, struct gf_textbuf *out);
 
 /*
- * Writes the line of the summary about copies and pinned memory; an empty text if almost nothing was
+ * Writes the line of the summary about copies and pinned memory; nothing if almost nothing was
  * copied.
  */
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
-                          gf_hook_counts_each *each_hook, char *buf, size_t size);
+                          gf_hook_counts_each *each_hook, struct gf_textbuf *out);
 
 /* Waits that take less than one part in this many of the time are not mentioned. */
 #define GF_COPY_WAIT_SHARE 100u
 
 /*
  * Writes the end of the line, which names the line of Python whose copies waited longest for their
- * stream, and what helps. Writes an empty text if these waits take less than 1 % of the time.
+ * stream, and what helps. Writes nothing if these waits take less than 1 % of the time.
  */
-void gf_summary_copy_waits(const struct gf_report *report, char *buf, size_t size);
+void gf_summary_copy_waits(const struct gf_report *report, struct gf_textbuf *out);
 
 /* Writes a sentence for the log about the waits of a line in an interval, and what helps. */
-void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns, char *buf,
-                          size_t size);
+void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns,
+                          struct gf_textbuf *out);
 
 /*
  * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
  * a remedy, and a line about communication. Time with only copies is one of these causes if it is
  * at least 5 %. With several GPUs, writes a line for each of the three
  * that were empty for the longest time, and the causes for the first of them. Lines are separated
- * by '\n'. The text is empty if there were too few samples.
+ * by '\n'. Writes nothing if there were too few samples.
  */
-void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size);
+void gf_summary_gpu_time(const struct gf_gpu_time *time, struct gf_textbuf *out);
 
 #define GF_REMEDY 160
 
@@ -65,8 +65,8 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
                                        const struct gf_gpu_time_device *device,
                                        enum gf_host_cause cause, char *buf, size_t size);
 
-/* Writes the line of the summary that says how long steps took; "" if no steps were found. */
-void gf_summary_steps(const struct gf_report *report, char *buf, size_t size);
+/* Writes the line of the summary that says how long steps took; nothing if no steps were found. */
+void gf_summary_steps(const struct gf_report *report, struct gf_textbuf *out);
 
 /* Returns the words for what the submitting thread did while a GPU had nothing to do. */
 const char *gf_summary_gpu_time_cause(enum gf_host_cause cause);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/trace_api.h"
-#include "base/fmt.h"
 #include "base/path.h"
 #include "engine/gputime/step_causes.h"
 #include "engine/report/summary.h"
@@ -268,13 +267,11 @@ static int find_emptiest(const struct gf_gpu_time *time, unsigned said)
     return ret;
 }
 
-void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
+void gf_summary_gpu_time(const struct gf_gpu_time *time, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     const int first = find_emptiest(time, 0);
     unsigned used = 0, said = 0;
 
-    *buf = '\0';
     if (first < 0)
         return;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
@@ -282,11 +279,11 @@ void gf_summary_gpu_time(const struct gf_gpu_time *time, char *buf, size_t size)
     for (unsigned i = 0; i < gf_min(used, GPUS_SAID); i++) {
         const int device = find_emptiest(time, said);
         said |= 1u << device;
-        say_device(&out, (unsigned)device, used > 1, &time->device[device]);
+        say_device(out, (unsigned)device, used > 1, &time->device[device]);
         if (device == first)
-            say_causes(&out, time, &time->device[first]);
+            say_causes(out, time, &time->device[first]);
     }
-    say_communication(&out, &time->device[first]);
+    say_communication(out, &time->device[first]);
 }
 
 #define P99_STEPS 100u /* with fewer steps, the 99th percentile is the longest step */
@@ -362,24 +359,22 @@ static void say_slowest(struct gf_textbuf *out, const struct gf_step_times *time
     say_difference(out, &cause);
 }
 
-void gf_summary_steps(const struct gf_report *report, char *buf, size_t size)
+void gf_summary_steps(const struct gf_report *report, struct gf_textbuf *out)
 {
-    struct gf_textbuf out = {buf, size, 0};
     struct gf_step_times times;
 
-    *buf = '\0';
     report->preload->step_times(&times);
     if (times.source == gf_step_none)
         return;
-    gf_say(&out, "%lu step%s", times.steps, times.steps == 1 ? "" : "s");
-    say_source(&out, &times);
-    say_ms(&out, ": median ", times.p50_ns);
+    gf_say(out, "%lu step%s", times.steps, times.steps == 1 ? "" : "s");
+    say_source(out, &times);
+    say_ms(out, ": median ", times.p50_ns);
     if (times.steps >= P99_STEPS)
-        say_ms(&out, ", p99 ", times.p99_ns);
-    say_slowest(&out, &times);
+        say_ms(out, ", p99 ", times.p99_ns);
+    say_slowest(out, &times);
     const uint64_t data_ns = gf_step_causes_data_ns(&times, &report->gpu_time);
     if (data_ns == UINT64_MAX || data_ns * DATA_LEAST < times.p50_ns)
         return;
-    say_ms(&out, "; the mean step waits ", data_ns);
-    gf_say(&out, " for data");
+    say_ms(out, "; the mean step waits ", data_ns);
+    gf_say(out, " for data");
 }
