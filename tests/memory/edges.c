@@ -276,7 +276,7 @@ static void *busy(void *arg)
 
 static void *fork_often(void *arg)
 {
-    for (int i = 0; i < times(15); i++) {
+    for (int i = 0; i < scaled(75, 8); i++) {
         int status = 1;
         const pid_t pid = fork();
         if (pid == 0) {
