@@ -19,7 +19,7 @@ phase() {
 }
 beside='' machines='' sanitizers=''
 stop() { # what still runs beside the script
-    for group in $beside; do kill -- "-$group"; done
+    for group in $beside; do kill -- "-$group" || kill "$group"; done
     for process in $machines $sanitizers; do kill "$process"; done
 } 2>/dev/null
 trap stop EXIT
