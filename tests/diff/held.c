@@ -3,20 +3,21 @@
  * What other threads and streams see of a copy that is cut into several DMAs: held CASE [ROUNDS]. Each case prints "done" if
  * they see one operation.
  *
- * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking stream, while another thread
- * captures. wait-event: a wait for an event while a capture is open. event-late: the copy's events are slow, and the other
- * thread's work waits for the copy's call. event-late-urgent, destroy-urgent: the other thread has a real-time priority.
- * beside, into: a slow call of another thread, begun before the copy or during it. solids: a batch of 3D copies of another
- * thread. destroy: another thread destroys the stream. lost: a copy whose hold another thread has ended. lost-batch: a member
- * of a batch after that. fault-batch: the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a
- * batch. fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy. fault-capture: the
- * other thread captures the stream while such a handler runs. fault-capture-small-after: the same, behind work of the legacy
- * stream. fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which the legacy stream
- * waits for its thread. The handler is slow, or permits only a few pages at a time. captures-small-after: such copies beside
- * captures of another thread. captures-pair-after: beside captures, a copy waits for the legacy stream, and that for another
- * thread's copy. fault-pair-after, fault-pair-small-after: the same after a fault in the first copy. creates-after, registers-
- * after: a copy waits in the driver for what another thread does after its own copies. handler: the handler of SIGSEGV, in a
- * copy on another stream, reads what this thread copies.
+ * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking stream, while another
+ * thread captures. wait-event: a wait for an event while a capture is open. event-late: the copy's events are slow, and
+ * the other thread's work waits for the copy's call. event-late-urgent, destroy-urgent: the other thread has a real-
+ * time priority. beside, into: a slow call of another thread, begun before the copy or during it. slow: another
+ * thread's call while each DMA takes long. solids: a batch of 3D copies of another thread. destroy: another thread
+ * destroys the stream. lost: a copy whose hold another thread has ended. lost-batch: a member of a batch after that.
+ * fault-batch: the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch. fault-
+ * after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy. fault-capture: the other
+ * thread captures the stream while such a handler runs. fault-capture-small-after: the same, behind work of the legacy
+ * stream. fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which the legacy
+ * stream waits for its thread. The handler is slow, or permits only a few pages at a time. captures-small-after: such
+ * copies beside captures of another thread. captures-pair-after: beside captures, a copy waits for the legacy stream,
+ * and that for another thread's copy. fault-pair-after, fault-pair-small-after: the same after a fault in the first
+ * copy. creates-after, registers-after: a copy waits in the driver for what another thread does after its own copies.
+ * handler: the handler of SIGSEGV, in a copy on another stream, reads what this thread copies.
  */
 #include "kit.h"
 
@@ -594,8 +595,7 @@ static void with_signals(const char *name)
                            slow = {.sa_handler = sleep_long, .sa_flags = SA_RESTART};
 
     copier = pthread_self();
-    /* longer than a call waits while the copy does nothing, or while it issues a DMA */
-    asleep_us = strcmp(name, "lost") == 0 ? 400000 : 1300000;
+    asleep_us = 2000000; /* longer than a call waits while the copy issues a DMA or waits for one */
     sem_init(&faulted, 0, 0);
     sem_init(&returned, 0, 0);
     sigaction(SIGUSR1, &slow, NULL);
@@ -621,7 +621,7 @@ int main(int argc, char **argv)
         behind(argv[1][0] == 'w');
     else if (strcmp(argv[1], "solids") == 0)
         solids();
-    else if (strcmp(argv[1], "beside") == 0 || strcmp(argv[1], "into") == 0)
+    else if (strstr("beside into slow", argv[1]))
         fill_beside(argv[1][0] == 'b', rounds);
     else if (strncmp(argv[1], "destroy", 7) == 0)
         destroy();

@@ -37,7 +37,7 @@ struct entry {
     _Atomic(uintptr_t) stream, context;
     _Atomic(uintptr_t) owner; /* identifies the thread that copies */
     _Atomic bool blocking;    /* the stream and the legacy stream wait for each other */
-    _Atomic bool cut, reads_file;
+    _Atomic bool cut, reads_file, awaits_dma;
     _Atomic uint32_t progress;
     /* The ticket of a hold that ends with the present DMA, because a thread does not wait. */
     _Atomic uint64_t lost;
@@ -249,6 +249,7 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->blocking, blocking);
     gf_store_relaxed(&entry->cut, false);
     gf_store_relaxed(&entry->reads_file, false);
+    gf_store_relaxed(&entry->awaits_dma, false);
     ret->entry = (unsigned)(entry - entries);
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
     gf_store_release(&entry->ticket, ret->ticket);
@@ -281,6 +282,18 @@ void gf_hold_reads_file(const struct gf_hold *hold)
         gf_store_relaxed(&entries[hold->entry].reads_file, true);
 }
 
+void gf_hold_awaits_dma(const struct gf_hold *hold, bool awaits)
+{
+    if (hold->ticket)
+        gf_store_relaxed(&entries[hold->entry].awaits_dma, awaits);
+}
+
+void gf_hold_progress(const struct gf_hold *hold)
+{
+    if (hold->ticket)
+        gf_add_relaxed(&entries[hold->entry].progress, 1);
+}
+
 bool gf_hold_issue_begin(const struct gf_hold *hold, struct gf_hold *ret_issuing)
 {
     uint64_t ticket = hold->ticket;
@@ -302,7 +315,7 @@ void gf_hold_issue_end(const struct gf_hold *issuing)
 
     if (!issuing->ticket)
         return;
-    gf_add_relaxed(&entries[issuing->entry].progress, 1);
+    gf_hold_progress(issuing);
     gf_cas_acq_rel(&entries[issuing->entry].ticket, &ticket, issuing->ticket);
 }
 
@@ -422,6 +435,7 @@ static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns
 {
     const uint64_t limit = realtime                              ? 0
                            : gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS
+                           : gf_load_relaxed(&entry->awaits_dma) ? GF_TUNE_HOLD_DMA_NS
                                                                  : GF_TUNE_HOLD_NS;
 
     if (waited_ns <= limit)

@@ -70,6 +70,13 @@ void gf_hold_cut(const struct gf_hold *hold);
  */
 void gf_hold_reads_file(const struct gf_hold *hold);
 /*
+ * Called before and after the copy waits for one of its DMAs. Large transfers of other streams may
+ * occupy the link for long. A call then waits for GF_TUNE_HOLD_DMA_NS without progress.
+ */
+void gf_hold_awaits_dma(const struct gf_hold *hold, bool awaits);
+/* Called when a piece was copied or a DMA has ended, also by helpers. */
+void gf_hold_progress(const struct gf_hold *hold);
+/*
  * Called around each DMA. False: another thread has ended the hold, and may have put work on the
  * stream, so the DMA must not go to this stream: the copy would wait for that work, which may wait for
  * the copy. Otherwise the hold cannot be ended until gf_hold_issue_end.

@@ -280,10 +280,12 @@
 #define GF_TUNE_IDLE_AGAIN_NS 50000
 /*
  * A copy of several DMAs holds its stream (hold.h). A call of another thread waits while the copy
- * makes progress, but at most GF_TUNE_HOLD_NS without progress, and GF_TUNE_HOLD_MOST_NS while the
- * copy issues a DMA or reads a file. For GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
+ * makes progress, but at most GF_TUNE_HOLD_NS without progress, GF_TUNE_HOLD_DMA_NS while it waits
+ * for a DMA, and GF_TUNE_HOLD_MOST_NS while it issues a DMA or reads a file. For GF_TUNE_SHARED_NS
+ * after such a call, copies on the stream are not cut.
  */
 #define GF_TUNE_HOLD_NS UINT64_C(50000000)
+#define GF_TUNE_HOLD_DMA_NS UINT64_C(250000000)
 #define GF_TUNE_HOLD_MOST_NS UINT64_C(1000000000)
 #define GF_TUNE_SHARED_NS (UINT64_C(10) * 1000000000)
 /*

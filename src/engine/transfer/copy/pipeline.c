@@ -57,6 +57,7 @@ static bool copy_piece(struct gf_pieces *job, uint64_t piece)
         return false;
     if (!copy_bytes(pipeline, ring, host, bytes))
         return false;
+    gf_hold_progress(pipeline->hold);
     if (gf_sub_acq_rel(&pipeline->pieces_left[slot], 1) == 1)
         gf_pieces_notify(job);
     return true;
@@ -423,7 +424,12 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
                            bool *ret_broken)
 {
     const struct gf_slot *slot = pipeline->slot[gf_pipeline_slot(pipeline, chunk)];
+
+    gf_hold_awaits_dma(pipeline->hold, wait);
     const CUresult result = wait ? gf_slot_wait(slot) : gf_slot_query(slot);
+    gf_hold_awaits_dma(pipeline->hold, false);
+    if (result == CUDA_SUCCESS)
+        gf_hold_progress(pipeline->hold);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         gf_ring_turn_off(pipeline->ring, wait ? "cuEventSynchronize" : "cuEventQuery", result);
         *ret_broken = true;
