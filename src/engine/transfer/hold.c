@@ -284,13 +284,13 @@ void gf_hold_reads_file(const struct gf_hold *hold)
 
 void gf_hold_awaits_dma(const struct gf_hold *hold, bool awaits)
 {
-    if (hold->ticket)
+    if (hold->ticket && ticket_of(&entries[hold->entry]) == hold->ticket)
         gf_store_relaxed(&entries[hold->entry].awaits_dma, awaits);
 }
 
 void gf_hold_progress(const struct gf_hold *hold)
 {
-    if (hold->ticket)
+    if (hold->ticket && ticket_of(&entries[hold->entry]) == hold->ticket)
         gf_add_relaxed(&entries[hold->entry].progress, 1);
 }
 
