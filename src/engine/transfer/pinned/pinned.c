@@ -20,7 +20,9 @@
 #include "os/own_table.h"
 #include "os/procfs.h"
 
+#include <linux/magic.h>
 #include <stdlib.h>
+#include <sys/statfs.h>
 
 static _Atomic uint64_t kept_until; /* time at which the headroom is to be read again */
 /* Number of mappings that may be kept, by the last reading of the headroom. */
@@ -105,17 +107,20 @@ struct walk {
 /* Whether pages of a mapping with this name are memory that the kernel allocates at the first access. */
 static bool is_named_memory(const char *name)
 {
-    static const char *const starts[] = {"/dev/zero (deleted)", "/memfd:", "/dev/shm/", "/SYSV",
+    static const char *const starts[] = {"/dev/zero (deleted)", "/memfd:", "/SYSV",
                                          "/anon_hugepage (deleted)"};
+    struct statfs shm;
+
     for (size_t i = 0; i < GF_ARRAY_LEN(starts); i++)
         if (strncmp(name, starts[i], strlen(starts[i])) == 0)
             return true;
-    return false;
+    return strncmp(name, "/dev/shm/", 9) == 0 && statfs("/dev/shm", &shm) == 0 &&
+           shm.f_type == TMPFS_MAGIC;
 }
 
 /*
  * Parses a line of maps, such as "55d0c0000000-55d0c0021000 rw-p 00000000 00:00 0 [heap]". A name
- * that only looks like one of memory does no harm: the driver writes to all pages, too.
+ * that only looks like one of memory does little harm: pages are created that the driver may refuse.
  */
 static void walk_line(struct walk *walk, const char *line)
 {
