@@ -84,7 +84,8 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
         return;
     for (unsigned i = 0; i < lines->count; i++) {
         struct gf_cause_line *most = &ret[lines->row[i].cause];
-        if (!most->at.line || lines->row[i].lately_ns > most->lately_ns)
+        if (!most->at.line || lines->row[i].lately_ns > most->lately_ns ||
+            (lines->row[i].lately_ns == most->lately_ns && lines->row[i].ns > most->ns))
             *most = lines->row[i];
     }
     gf_store_release(&lines->locked, false);
@@ -191,6 +192,22 @@ static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
     return gf_wait_cause(kind, place->frames, place->count);
 }
 
+#define CARRY_NS UINT64_C(1000000000)
+
+/* The frames of deep or quick code cannot always be read. For a while, what it is a part of goes on. */
+static void carry_on(struct host_reading *r, bool is_own)
+{
+    struct gf_host *host = r->host;
+
+    if (is_own && r->line.line) {
+        host->frames_ns = r->sample->now;
+        host->frames_tid = r->sample->tid;
+    } else if (r->cause == gf_host_computing && is_own && gf_wait_is_by_frames(host->cause) &&
+               host->frames_tid == r->sample->tid && r->sample->now - host->frames_ns < CARRY_NS) {
+        r->cause = host->cause;
+    }
+}
+
 /* The line is that of the wait only if the thread is still in the same call afterwards. */
 static void read_host(void *closure)
 {
@@ -207,10 +224,7 @@ static void read_host(void *closure)
     if (!is_own)
         place.count = 0;
     r->cause = cause_of_facts(r, is_own, &place);
-    /* The frames of deep or quick code cannot always be read. What it is a part of goes on. */
-    if (r->cause == gf_host_computing && is_own && !r->line.line &&
-        gf_wait_is_by_frames(r->host->cause))
-        r->cause = r->host->cause;
+    carry_on(r, is_own);
     r->has_workers = may_wait_for_workers(r->cause, &place);
 }
 

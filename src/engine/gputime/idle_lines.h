@@ -76,9 +76,11 @@ struct gf_host {
     uint64_t read_ns, cost_ns;       /* time and CPU time of the last reading */
     struct gf_python_line wait_line; /* where the thread last waited for a busy GPU */
     uint64_t wait_ns;                /* when that line was read */
-    enum gf_host_cause call;         /* the driver call at the last reading */
-    enum gf_host_cause cause;        /* what the reading showed */
-    struct gf_python_line at;        /* the line of that cause; its `line` is 0 if unknown */
+    uint64_t frames_ns;              /* when the frames of frames_tid were last read */
+    pid_t frames_tid;
+    enum gf_host_cause call;  /* the driver call at the last reading */
+    enum gf_host_cause cause; /* what the reading showed */
+    struct gf_python_line at; /* the line of that cause; its `line` is 0 if unknown */
 };
 
 struct gf_host_sample {

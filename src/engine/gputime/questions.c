@@ -28,6 +28,7 @@ struct round {
         uintptr_t handle;
         int device;
         bool busy;
+        bool explained; /* a blocking stream of the table is busy, so the legacy stream is, too */
     } context[GF_SUBMIT_CONTEXTS];
     unsigned contexts;
 };
@@ -178,6 +179,7 @@ static void ask_context(struct round *round, struct gf_submit_context *entry, ui
     round->context[round->contexts].entry = entry;
     round->context[round->contexts].handle = handle;
     round->context[round->contexts].device = device;
+    round->context[round->contexts].explained = false;
     round->context[round->contexts++].busy = result != CUDA_SUCCESS;
 }
 
@@ -203,7 +205,7 @@ static int find_context(const struct round *round, uintptr_t handle)
 /*
  * Queries the slot's stream, except in three cases: the stream got no work; it is a blocking
  * stream, and the legacy stream is idle; or unfinished kernels on another stream already decide the
- * device's state.
+ * device's state, and NCCL did not use this stream.
  */
 static void ask_slot(struct round *round, unsigned number)
 {
@@ -219,7 +221,7 @@ static void ask_slot(struct round *round, unsigned number)
         seen_empty(round, &slot->work);
         return;
     }
-    if ((answer->work & gf_work_kernel) || answer->failed)
+    if (((answer->work & gf_work_kernel) && !(work & gf_work_comm)) || answer->failed)
         return;
     if (round->ret->questions >= QUESTIONS) {
         answer->failed = true;
@@ -230,6 +232,7 @@ static void ask_slot(struct round *round, unsigned number)
     const CUresult result = query_in(round, &question);
     if (result == CUDA_ERROR_NOT_READY) {
         answer->work |= work;
+        round->context[at].explained |= gf_load_relaxed(&slot->blocking);
         last_busy[round->context[at].device] = number;
     } else if (result == CUDA_SUCCESS) {
         seen_empty(round, &slot->work);
@@ -250,7 +253,7 @@ static void ask_slots(struct round *round)
 }
 
 /*
- * Returns the kind of work if the legacy stream is busy, but no listed stream has work. Then the
+ * Returns the kind of work if the legacy stream is busy, but no blocking stream of the table. Then the
  * work was submitted to the legacy stream itself, to a per-thread stream, or by a call without a
  * hook.
  */
@@ -269,8 +272,9 @@ static void judge_legacy(struct round *round)
     for (unsigned i = 0; i < round->contexts; i++) {
         struct gf_answer *answer = &round->ret->device[round->context[i].device];
         busy |= round->context[i].busy;
-        if (round->context[i].busy && !answer->work && !answer->failed)
-            answer->work = work_of_legacy(round->table);
+        if (round->context[i].busy && !round->context[i].explained &&
+            !(answer->work & gf_work_kernel) && !answer->failed)
+            answer->work |= work_of_legacy(round->table);
     }
     if (busy)
         return;

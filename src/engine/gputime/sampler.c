@@ -33,8 +33,8 @@
  * If the mean time between submissions is less than this, the rate of submissions limits the GPU.
  */
 #define LAUNCH_BOUND_NS UINT64_C(100000)
-#define WAITS_OFTEN                                                                                \
-    8u /* submissions for each wait, from which on not the waits keep the GPU idle */
+/* At most this many submissions for each wait: the waits keep the GPU idle. */
+#define WAITS_OFTEN 8u
 #define STOP_TRIES 200u /* number of waits of 100 us each */
 
 struct device {

@@ -57,9 +57,11 @@ static bool mark_if_due(struct gf_gpu_shares *shares)
     return true;
 }
 
+#define START_MOST_NS UINT64_C(600000000000) /* later, a start takes a small part of the time */
+
 void gf_gpu_shares_start(struct gf_gpu_shares *shares, struct gf_gpu_start *ret)
 {
-    const uint64_t most = whole_ns(shares) / 2;
+    const uint64_t most = gf_min(whole_ns(shares) / 2, START_MOST_NS);
     unsigned best = GF_SHARE_MARKS;
 
     memset(ret, 0, sizeof(*ret));

@@ -30,8 +30,8 @@ const char *gf_host_cause_name(enum gf_host_cause cause);
 #define GF_LATE_CAUSES ((unsigned)gf_host_preempted + 1U)
 
 /*
- * Sums are kept as of times of which each is a quarter longer than the one before. So one of them is
- * in the first half of the whole time, and not in its first two fifths, unless that is short.
+ * Sums are kept as of times of which each is at least a quarter longer than the one before. So one of
+ * them is usually between two fifths and a half of the whole time.
  */
 #define GF_SHARE_MARKS 5u
 
@@ -74,8 +74,8 @@ struct gf_gpu_shares {
 /* Returns true if the whole time has grown by a quarter since it last returned true. */
 bool gf_gpu_shares_add(struct gf_gpu_shares *shares, const struct gf_gpu_sample *sample);
 /*
- * Reads the sums of the start, which is at most half of the whole time; `ns` is 0 in the first
- * seconds. May be called on any thread.
+ * Reads the sums of the start, which is at most half of the whole time and at most 10 minutes; `ns` is 0
+ * in the first seconds and after about 20 minutes. May be called on any thread.
  */
 void gf_gpu_shares_start(struct gf_gpu_shares *shares, struct gf_gpu_start *ret);
 

@@ -124,8 +124,8 @@ static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_c
 static bool is_secondary(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
     return (cause == gf_host_launches || cause == gf_host_computing) &&
-           device->cause_ns[gf_host_gpu_wait] + device->cause_ns[gf_host_driver] >
-               device->cause_ns[cause];
+           later_ns(device, gf_host_gpu_wait) + later_ns(device, gf_host_driver) >
+               later_ns(device, cause);
 }
 
 /* Whether the line that computed is in the function that wrote a file, and so prepares what it writes. */

@@ -108,7 +108,7 @@ static bool gf_hook_table_contains(const void *address)
     return false;
 }
 
-/* NCCL, also with a static CUDA runtime, looks up the launches of its kernels itself. */
+/* NCCL usually contains a static CUDA runtime, so its own code looks up its launches. */
 static void see_caller(const void *caller)
 {
     uintptr_t start;
