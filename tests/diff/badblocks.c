@@ -50,7 +50,7 @@ static void at_offsets(void)
 static const char *place(uintptr_t at)
 {
     static char text[64];
-    snprintf(text, sizeof text, "%zu of the file", (size_t)(at - (uintptr_t)mapped));
+    snprintf(text, sizeof text, "%zu of the file", (size_t)(at - (uintptr_t)mapped) / 4096 * 4096);
     return text;
 }
 
