@@ -15,7 +15,7 @@
  */
 static bool is_recorded(int folder, const char *path)
 {
-    static const char *const folders[] = {"/proc/", "/sys/", "/var/", "/topology."};
+    static const char *const folders[] = {"/proc/", "/sys/", "/var/", "/dev/", "/topology."};
     const size_t begin = strncmp(path, "/proc/", 6) == 0  ? 6
                          : strncmp(path, "/sys/", 5) == 0 ? 5
                                                           : 0;

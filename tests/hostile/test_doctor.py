@@ -172,7 +172,8 @@ def test_a_file_without_end_in_a_recording(run, machine, name, kind):
 
 
 @pytest.mark.parametrize("link", ["root", "cwd", "fd"])
-@pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online", "topology.txt", "var/lib/kubelet/cpu_manager_state"])
+@pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online", "topology.txt",
+                                  "var/lib/kubelet/cpu_manager_state", "dev/cpu_dma_latency"])
 def test_a_recording_below_a_link_of_a_process(run, machine, link, name):
     """Its path begins with /proc, but its files are not the kernel's."""
     (machine / name).unlink(missing_ok=True)
