@@ -387,6 +387,9 @@ def test_devices_are_recorded(doctor, tmp_path):
     assert there["iommu"]["status"] == "problem"  # here no driver says that the GPU is visible
     if os.path.exists(f"/{state}/latency"):
         assert there["idle-states"]["summary"] == here["idle-states"]["summary"] == "idle CPUs need up to 900 us to wake up (C9)"
+        if os.path.exists("/dev/cpu_dma_latency"):
+            mounts += ["mount --bind /dev/zero /dev/cpu_dma_latency"]
+            assert inside(" && ".join(mounts), env)["idle-states"]["summary"] == "idle CPUs need at most 0 us to wake up (C9)"
 
 
 def test_findings_that_cannot_be_written_are_a_failure(tmp_path):

@@ -2,12 +2,14 @@
 /* CPUs, clocks, idle states. */
 #include "base/clock.h"
 #include "base/fmt.h"
+#include "base/input_file.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 #include "tools/topo/recording.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -388,12 +390,17 @@ static long find_deepest(const struct gf_check_input *input, unsigned cpu, char 
  */
 static long read_latency_limit(const struct gf_check_input *input)
 {
-    char bytes[sizeof(int32_t) + 1];
+    char path[GF_PROCFS_PATH_MAX];
     int32_t value;
 
-    if (gf_procfs_read(bytes, sizeof(bytes), input->root, "dev/cpu_dma_latency") != sizeof(value))
+    snprintf(path, sizeof(path), "%s/dev/cpu_dma_latency", input->root);
+    const int fd = gf_check_is_recorded(input) ? gf_input_open(path)
+                                               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
         return -1;
-    memcpy(&value, bytes, sizeof(value));
+    if (read(fd, &value, sizeof(value)) != sizeof(value))
+        value = -1;
+    close(fd);
     return value;
 }
 
