@@ -399,10 +399,10 @@ static uint64_t patience_for(bool is_other, uint64_t most_ns)
     return is_other ? gf_min(most_ns, OTHERS_NS - gf_min(others_ns, OTHERS_NS)) : most_ns;
 }
 
-static void count_wait(bool is_other, uint64_t since_ns)
+static void count_wait(bool is_other, bool answered, uint64_t since_ns)
 {
     const uint64_t took_ns = gf_now_ns() - since_ns;
-    others_ns += is_other && took_ns > QUICK_NS ? took_ns : 0;
+    others_ns += is_other && (!answered || took_ns > QUICK_NS) ? took_ns : 0;
 }
 
 void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
@@ -427,7 +427,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     close(ends[1]);
     const bool ended = reader > 0 && receive(ends[0], start_ns + patience, &text, &length);
     close(ends[0]);
-    count_wait(is_other, start_ns);
+    count_wait(is_other, ended, start_ns);
     if (ended && text && length >= sizeof(*ret)) {
         memcpy(ret, text, sizeof(*ret));
         ret->report = ret->report ? parse(text + sizeof(*ret), length - sizeof(*ret)) : NULL;
@@ -530,9 +530,9 @@ int gf_snapshot_check(pid_t pid)
         return error;
     poller.fd = checker;
     if (send(checker, &pid, sizeof(pid), MSG_NOSIGNAL) == sizeof(pid))
-        while ((got = poll(&poller, 1, (int)(wait_ns / 1000000))) < 0 && errno == EINTR)
+        while ((got = poll(&poller, 1, (int)(wait_ns / 1000000) + 1)) < 0 && errno == EINTR)
             ;
-    count_wait(is_other, start_ns);
+    count_wait(is_other, got > 0, start_ns);
     if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
         return error;
     stuck_own += !is_other && !got;
