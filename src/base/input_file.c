@@ -81,8 +81,10 @@ int gf_input_open_stored(const char *path)
     const int fd = gf_input_open(path);
     struct statfs system;
 
-    if (fd < 0 || (syscall(SYS_fstatfs, fd, &system) == 0 && system.f_type != PROC_SUPER_MAGIC &&
-                   system.f_type != SYSFS_MAGIC))
+    /* fstatfs may fail for a file system of FUSE, but not for one of the kernel's. */
+    if (fd < 0 || syscall(SYS_fstatfs, fd, &system) ||
+        (system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
+         system.f_type != EFIVARFS_MAGIC))
         return fd;
     syscall(SYS_close, fd);
     return -EINVAL;
