@@ -12,18 +12,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
-/* Whether the file is empty, as files of /proc are, or an ELF file that is whole. */
-static bool is_sound(const char *path)
+/*
+ * Opens a file that is empty, as files of /proc are, or an ELF file that is whole and is not one of
+ * /proc or /sys. Returns a descriptor or -errno.
+ */
+static int open_sound(const char *path)
 {
+    char same[32];
     struct gf_elf_view view;
-    const int error = gf_elf_view_open(path, &view);
-    const bool is_whole = error ? error == -EINVAL : gf_elf_view_is_whole(&view);
+    struct stat found;
+    const int fd = gf_input_open(path);
 
-    if (!error)
+    if (fd < 0 || (fstat(fd, &found) == 0 && !found.st_size))
+        return fd;
+    snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
+    int error = gf_elf_view_open(same, &view);
+    if (!error) {
+        error = gf_elf_view_is_whole(&view) ? 0 : -EINVAL;
         gf_elf_view_close(&view);
-    return is_whole;
+    }
+    if (error)
+        close(fd);
+    return error ? error : fd;
 }
 
 /*
@@ -33,7 +46,7 @@ static bool is_sound(const char *path)
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...)
 {
-    const int fd = is_sound(path) ? gf_input_open(path) : -EINVAL;
+    const int fd = open_sound(path);
 
     (void)flags; /* libunwind only reads */
     if (fd < 0)
