@@ -201,6 +201,8 @@ static int check_process(pid_t pid)
 
     if (error == -ENOENT && (kill(pid, 0) == 0 || errno != ESRCH))
         gf_cli_error("top", "process %d does not use libgpufeed, or has not used CUDA yet", pid);
+    else if (error == -ETIMEDOUT)
+        gf_cli_error("top", "process %d does not answer in time", pid);
     else if (error)
         gf_cli_error("top", "cannot read process %d: %s", pid,
                      error == -ENOENT ? "no such process" : strerror(-error));
@@ -281,7 +283,8 @@ static void draw(struct picture *picture)
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
     if (!picture->found.count)
-        printf("No process of this user uses libgpufeed now%s.\n",
+        printf("No process of this user uses libgpufeed now%s%s.\n",
+               picture->found.silent ? ", or it does not answer in time" : "",
                picture->found.unreadable ? ", and processes of other users cannot be read" : "");
     if (picture->found.dropped)
         printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
@@ -364,7 +367,7 @@ static void fold_workers(struct picture *picture)
 
 /*
  * Finds the processes to show. Returns 0, 1 if the user named a process, and this process has ended, or
- * -errno.
+ * -errno after printing why they cannot be found.
  */
 static int find(const struct words *words, struct picture *picture)
 {
@@ -377,7 +380,12 @@ static int find(const struct words *words, struct picture *picture)
     picture->found.pids[0] = words->only;
     picture->found.count = 1;
     const int error = gf_snapshot_check(words->only);
-    return error && error != -ETIMEDOUT; /* its mappings cannot be read now */
+    if (error == -ENOENT || error == -ESRCH)
+        return 1;
+    return !error || error == -ETIMEDOUT /* its mappings cannot be read now */
+               ? 0
+               : gf_cli_fail(error, "top", "cannot read process %d: %s", words->only,
+                             strerror(-error));
 }
 
 /* Returns 0 or -errno. */

@@ -600,8 +600,9 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
         return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
     for (long pid; (pid = next_number(folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
-        ret->unreadable +=
-            error && error != -ENOENT && error != -ESRCH && user_of((pid_t)pid) != geteuid();
+        const bool is_other = user_of((pid_t)pid) != geteuid();
+        ret->silent += error == -ETIMEDOUT && !is_other;
+        ret->unreadable += error && error != -ENOENT && error != -ESRCH && is_other;
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);
         if (!error && one.is_of_job)

@@ -42,6 +42,7 @@ struct gf_found {
     uid_t users[GF_FOUND_MOST + 1];
     size_t count;
     size_t dropped;    /* processes that are not in the list, because it is full */
+    size_t silent;     /* of this user; their mappings are not listed in time */
     size_t unreadable; /* of other users; their mappings are refused, or not listed in time */
 };
 
