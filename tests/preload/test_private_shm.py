@@ -180,6 +180,13 @@ def test_a_command_that_names_a_file_there_keeps_the_mount(inside, command, env,
     assert (done.returncode, done.stderr) == (0, f"gpufeed run: --shm=huge has no effect: the program would not find files in /dev/shm: {said}\n")
 
 
+@kinds
+def test_a_shell_that_was_there_before_has_the_mount(inside, words):
+    """OLDPWD names no file of the program."""
+    done = inside("grep", "-c", "huge=within_size", "/proc/self/mounts", words=words, OLDPWD="/dev/shm/before")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
 def test_a_command_that_works_there_keeps_the_mount(inside):
     """Its relative paths would be in the old mount."""
     done = inside("pwd", cwd="/dev/shm")

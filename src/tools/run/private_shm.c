@@ -60,9 +60,10 @@ static bool has_other_ranks(const struct gf_env *env)
     return rank.source ? rank.size != 1 : ranks && gf_procfs_number(ranks) > 1;
 }
 
+/* OLDPWD, which shells set, is where the user has been, and not a file of the program. */
 static const char *find_word(char *const *words)
 {
-    while (*words && !strstr(*words, FOLDER "/"))
+    while (*words && (!strstr(*words, FOLDER "/") || strncmp(*words, "OLDPWD=", 7) == 0))
         words++;
     return *words;
 }
