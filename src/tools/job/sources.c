@@ -141,7 +141,9 @@ int gf_source_open(const struct gf_source *source)
 
 const char *gf_source_reason(int error)
 {
-    return error == -EINVAL ? "it is no regular file, and no pipe of this user" : strerror(-error);
+    return error == -EINVAL
+               ? "it is no regular file outside /proc and /sys, and no pipe of this user"
+               : strerror(-error);
 }
 
 const char *gf_source_name(const struct gf_source *source)
