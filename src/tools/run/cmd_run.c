@@ -440,12 +440,11 @@ static void print_run_help(void)
         print_option(&gf_option_rows[i], width);
     }
     putchar('\n');
-    gf_wrap(
-        stdout, "",
-        "Exit code: the exit code of COMMAND; 2 if a flag is not valid, 126 if COMMAND cannot be "
-        "run, 127 if COMMAND is not found, 1 if the library is not found. If GPUFEED_VERBOSE is "
-        "not set, `gpufeed run` sets it to 1.",
-        0, width);
+    gf_wrap(stdout, "",
+            "Exit code: the exit code of COMMAND; 2 if a flag is not valid, or if --shm=huge would "
+            "separate ranks, 126 if COMMAND cannot be run, 127 if COMMAND is not found, 1 if the "
+            "library is not found. If GPUFEED_VERBOSE is not set, `gpufeed run` sets it to 1.",
+            0, width);
 }
 
 int gf_cmd_run(int argc, char **argv)
