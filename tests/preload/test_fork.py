@@ -89,13 +89,14 @@ KEYS = """
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <unistd.h>
 static void *use(void *arg) { free(malloc(1 << 20)); return arg; }
 int main(int argc, char **argv) {
     pthread_key_t key;
     pthread_t thread;
     int status;
-    for (int i = 0; i < atoi(argv[argc - 1]); i++) pthread_key_create(&key, free);
+    for (int i = 0; i < atoi(argv[argc - 1]); i++) CREATE(&key, free);
     alarm(20);
     pthread_create(&thread, NULL, use, NULL);
     pthread_setspecific(key, malloc(100));
@@ -105,10 +106,11 @@ int main(int argc, char **argv) {
 """
 
 
+@pytest.mark.parametrize("create", ["pthread_key_create", "tss_create"])
 @pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 500])
-def test_after_many_thread_specific_keys(run, compile_c, count):
+def test_after_many_thread_specific_keys(run, compile_c, count, create):
     """From 32 keys on, libc allocates memory for their values, also for the key of jemalloc at its start."""
-    program = compile_c(KEYS, "-pthread")
+    program = compile_c(KEYS, "-pthread", f"-DCREATE={create}")
     for done in run.both(program, count):
         assert (done.returncode, done.stderr) == (0, ""), done
 
