@@ -81,7 +81,7 @@ static void part(const char *what, int (*change)(void *, size_t), size_t size, i
         size *= 2;
     }
     free(block);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < scaled(3, 2); i++) {
         char *next = calloc(1, size + (size_t)i * MIB);
         need(next != NULL, what);
         for (size_t at = 0; at < size; at += PAGE)
