@@ -275,7 +275,7 @@ static void start_jemalloc(void)
 
 /*
  * The kernel populates the writable trial after mlockall(MCL_FUTURE), so that trial is small. The large
- * one does not count against RLIMIT_DATA.
+ * one does not count against RLIMIT_DATA. RLIMIT_DATA is compared without what the program already uses.
  */
 static bool is_cramped(void)
 {
