@@ -401,7 +401,8 @@ def test_mappings_that_cannot_be_read(other, user):
                 pytest.skip("a user cannot mount a FUSE file system here")
             time.sleep(0.4)
             for words in ["top", "-n1"], ["top", "-n1", one.pid], ["stacks", "no-job"]:
-                subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=20, check=False)
+                done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=20, check=False)
+                assert b"timed out" not in done.stderr, done
         finally:
             os.killpg(one.pid, signal.SIGKILL)
 
