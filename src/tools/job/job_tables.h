@@ -156,7 +156,7 @@ int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enu
 const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
                            size_t size);
 
-/* Returns the row of a key; NULL if there is none. */
+/* Returns the row with this key, or NULL. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);
 
 /* Adds stalls of which only the sum is known. The caller then calls gf_tally_join. */

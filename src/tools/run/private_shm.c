@@ -70,7 +70,7 @@ static const char *find_word(char *const *words)
 
 /*
  * Returns the word or variable that names a file in /dev/shm, which the program would not find, or the
- * working folder; NULL if there is none. The folder itself also counts as working folder.
+ * working folder if it is /dev/shm or below it; else NULL.
  */
 static const char *find_file(char *const *command, const struct gf_env *env)
 {

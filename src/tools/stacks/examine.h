@@ -151,7 +151,7 @@ struct gf_stack {
 };
 
 struct gf_collected {
-    char python[32];  /* version of the interpreter; "" if there is none */
+    char python[32];  /* the interpreter's version; "" for a process without Python */
     int python_error; /* of gf_python_threads_find */
     struct gf_stack *stacks;
     size_t count;
