@@ -68,6 +68,8 @@ enum gf_thread_class {
     gf_thread_ours,   /* created by libgpufeed, or by a library that it uses */
 };
 
+struct gf_pystack_frame; /* base/pystack.h */
+
 struct gf_preload {
     uint32_t abi; /* GF_ENGINE_ABI of abi_hash.h: the hash of the contract headers */
     /* sizeof(struct gf_preload). The engine refuses other values of `abi` and `size`. */
@@ -105,6 +107,10 @@ struct gf_preload {
      * Describes the loaded Python interpreter. False if there is none. May be called on any thread.
      */
     bool (*python)(struct gf_python *ret);
+    /*
+     * Reads up to `cap` Python frames of the calling thread, innermost first; returns their number.
+     */
+    size_t (*python_frames)(struct gf_pystack_frame *ret, size_t cap);
     /*
      * The event log, which the preload library writes. log_wanted returns whether there is a log.
      * log adds an event, whose fields are a JSON object on one line. log_finish writes all finished

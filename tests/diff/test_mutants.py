@@ -6,6 +6,7 @@ import functools
 import tempfile
 
 import pytest
+import test_pin_batch
 from conftest import APPS, ENGINE_DIR, SIM_DIR
 from test_filereads import LIBRARIES
 from test_loads import HELPED, LIBRARY
@@ -161,6 +162,11 @@ def held(*command, **environment):
     return notices
 
 
+def pins(case):
+    """Copies by which a DataLoader pins its batches."""
+    return as_installed(program(test_pin_batch.PYTHON, test_pin_batch.PROGRAM, case, test_pin_batch.LIBRARY, KIT_ALARM=90))
+
+
 SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
 SLOW_CAPTURES = "cuStreamBeginCapture_v2:1000,cuMemcpyHtoDAsync_v2:500,cuMemcpyDtoHAsync_v2:500"
 shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
@@ -216,6 +222,10 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
+    "repeats_a_piece": pins("batches"),
+    "hides_the_region": pins("batches"),
+    "shares_everywhere": pins("batches"),
+    "shares_every_thread": pins("two"),
     "gets_between": held("into", SIM_DELAY="cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:20000"),
     "cuts_beside_others": held("beside", SIM_DELAY=SLOW_CALLS),
     "hurries_slow_links": held("slow", SIM_DELAY="dma:70000"),

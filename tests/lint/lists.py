@@ -20,7 +20,7 @@ import calls
 
 PRIVATE = "hwloc", "libnuma"
 # A value of CUDA_DEVICE_ORDER; a line of /proc/PID/status; variables that only hwloc's copy sees.
-NO_VARIABLES = {"PCI_BUS_ID", "THP_enabled", "HWLOC_HIDE_ERRORS", "HWLOC_PLUGINS_PATH"}
+NO_VARIABLES = {"GOMP_parallel", "PCI_BUS_ID", "THP_enabled", "HWLOC_HIDE_ERRORS", "HWLOC_PLUGINS_PATH"}
 
 # Files that the section names for another reason.
 EXAMPLES = {"src/base/atomic.h", "src/engine/transfer/copy/classify.c"}

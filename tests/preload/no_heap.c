@@ -259,6 +259,13 @@ bool gf_python_describe(struct gf_python *ret)
     return false;
 }
 
+size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
+{
+    (void)ret;
+    (void)cap;
+    return 0;
+}
+
 bool gf_unwind_is_in(const void *address, const char *name, uintptr_t *ret_start, size_t *ret_size)
 {
     (void)address, (void)name, (void)ret_start, (void)ret_size;

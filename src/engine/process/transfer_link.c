@@ -108,6 +108,7 @@ const struct gf_transfer_ops *gf_transfers_start(void)
                 : gf_ranks_cpus(&facts->rank, &facts->start, &facts->cpuset, facts->cpu_quota),
         .device_node = device_node,
         .user_policy = gf_thread_binding_user_policy,
+        .python_frames = preload->python_frames,
         .thread_allocates = preload->heap->share_main,
         .request_prepare = request_prepare,
         .submissions = preload->submissions,

@@ -158,6 +158,13 @@ static void put_import(struct gf_json *json, const char *name, const struct gf_i
     gf_json_size(json, "bytes", count->bytes);
 }
 
+static void put_pin(struct gf_json *json, const struct gf_import_count *count)
+{
+    gf_json_object(json, "parallel_pin");
+    gf_json_size(json, "libraries", count->libraries);
+    gf_json_size(json, "calls", count->calls);
+}
+
 static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
 {
     uint64_t pinned_rate;
@@ -183,6 +190,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_readahead(json, &transfers->state.readahead);
     put_import(json, "parallel_memcpy", &transfers->state.parallel_memcpy);
     put_import(json, "parallel_read", &transfers->state.parallel_read);
+    put_pin(json, &transfers->state.parallel_pin);
     put_pinned(json, &transfers->pinned, &transfers->state);
 }
 

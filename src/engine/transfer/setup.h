@@ -22,6 +22,8 @@ enum gf_transfer_event {
     gf_transfer_off,  /* copies or pinned allocations are left to the driver from now on */
 };
 
+struct gf_pystack_frame;
+
 struct gf_transfer_setup {
     const struct gf_options *options;
     const struct gf_cuda *cuda; /* any member may be NULL */
@@ -38,6 +40,11 @@ struct gf_transfer_setup {
      * its policy was set by the library, or the kernel refuses the query. May be NULL.
      */
     bool (*user_policy)(int *ret_mode, struct gf_nodes *ret_nodes);
+    /*
+     * Reads the calling thread's Python frames, innermost first, and returns their number
+     * (engine_api.h). May be NULL.
+     */
+    size_t (*python_frames)(struct gf_pystack_frame *ret, size_t cap);
     /* Called on a thread of the library that will allocate. May be NULL. */
     void (*thread_allocates)(void);
     /*

@@ -108,7 +108,7 @@ struct gf_transfer_state {
     /* bytes of shared memory that the program has unmapped, but that are not freed yet */
     uint64_t unmap_pending;
     struct gf_readahead_count readahead;
-    struct gf_import_count parallel_memcpy, parallel_read;
+    struct gf_import_count parallel_memcpy, parallel_read, parallel_pin;
     struct gf_hold_count holds;
     /* Bytes of pinned buffers that the program holds, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];

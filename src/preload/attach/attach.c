@@ -367,6 +367,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .submitter = gf_submitter_of_caller,
         .end_lost_calls = gf_counters_end_lost_calls,
         .python = gf_python_describe,
+        .python_frames = gf_python_frames,
         .log_wanted = gf_journal_wanted,
         .log = gf_journal_event,
         .log_finish = gf_logging_finish,

@@ -241,7 +241,7 @@ void gf_transfer_state(struct gf_transfer_state *ret)
     ret->threads = gf_admission_threads(ret->least);
     gf_readahead_count(&ret->readahead);
     gf_hold_count(&ret->holds);
-    gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read);
+    gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read, &ret->parallel_pin);
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, &(struct sums){.state = ret});
 }

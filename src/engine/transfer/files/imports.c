@@ -7,6 +7,7 @@
 #include "base/loader.h"
 #include "base/log.h"
 #include "base/symbols.h"
+#include "engine/transfer/files/pin_batch.h"
 #include "engine/transfer/files/replaced_calls.h"
 #include "engine/transfer/files/shared_read.h"
 #include "engine/transfer/pages.h"
@@ -28,8 +29,8 @@ typedef void gf_import(void); /* a function of any type */
 enum gf_import_state {
     gf_import_replaced,
     /*
-     * The object has no such slot, or its slot does not lead to libc: another library or the
-     * program interposes the function, or the slot was replaced before.
+     * The object has no such slot, or its slot does not lead to the function's library: another
+     * library or the program interposes the function, or the slot was replaced before.
      */
     gf_import_kept,
     /*
@@ -141,20 +142,11 @@ static bool is_closed(uintptr_t slot)
 
 /* Where the function of a slot is. */
 enum holder {
-    in_libc,
+    in_library, /* the library that a slot of this kind leads to */
     in_object,  /* the object itself: the loader has not resolved the slot yet */
     in_nothing, /* the loader has not relocated the object yet */
     elsewhere,
 };
-
-static enum holder holder_of(gf_import *function, uintptr_t object)
-{
-    struct gf_symbol symbol;
-
-    if (!gf_symbol_holder((const void *)(uintptr_t)function, &symbol))
-        return in_nothing;
-    return symbol.base == gf_libc_base() ? in_libc : symbol.base == object ? in_object : elsewhere;
-}
 
 /*
  * While a page that will be read-only is still writable, the loader is relocating the object on
@@ -177,12 +169,77 @@ static enum gf_import_state store(const struct dl_phdr_info *info, uintptr_t at,
     return gf_import_replaced;
 }
 
+#define PYTHON "libpython" /* also for a program that contains CPython */
+#define TORCH "libtorch_cpu."
+
+enum kind { kind_memcpy, kind_read, kind_openmp, KINDS };
+
 /*
- * Replaces the object's slot of `function` if it leads into libc. Called inside dl_iterate_phdr, so
- * that the object stays loaded.
+ * The calls that are shared. `library` is the beginning of the library's file name. In safetensors
+ * 0.8.0, load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer, and
+ * with backend="pread" reads it there. torch.load of PyTorch 2.11 reads each tensor by readinto of
+ * a Python file, for which CPython 3.12 calls read once.
+ */
+static const struct import {
+    const char *library, *function;
+    gf_import *replacement;
+    enum kind kind;
+    void *original; /* where the slot's function is stored first; NULL: the function is libc's */
+} imports[] = {
+    {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, kind_memcpy, NULL},
+    {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, kind_read, NULL},
+    {PYTHON, "read", (gf_import *)gf_parallel_read, kind_read, NULL},
+    {TORCH, "GOMP_parallel", (gf_import *)gf_pin_batch_parallel, kind_openmp, &gf_openmp.parallel},
+    {TORCH, "omp_get_max_threads", (gf_import *)gf_pin_batch_max_threads, kind_openmp,
+     &gf_openmp.max_threads},
+    {TORCH, "omp_get_num_threads", (gf_import *)gf_pin_batch_num_threads, kind_openmp,
+     &gf_openmp.num_threads},
+    {TORCH, "omp_get_thread_num", (gf_import *)gf_pin_batch_thread_num, kind_openmp,
+     &gf_openmp.thread_num},
+    {TORCH, "omp_in_parallel", (gf_import *)gf_pin_batch_in_parallel, kind_openmp,
+     &gf_openmp.in_parallel},
+};
+#define OPENMP_POINTERS 5
+
+/*
+ * Whether a slot leads to the library that it names. An OpenMP runtime is that of GCC, Intel or
+ * LLVM; GOMP_parallel of all three is alike.
+ */
+static enum holder holder_of(const struct import *import, gf_import *function, uintptr_t object)
+{
+    static const char *const runtimes[] = {"libgomp", "libiomp", "libomp"};
+    struct gf_symbol symbol;
+
+    if (!gf_symbol_holder((const void *)(uintptr_t)function, &symbol))
+        return in_nothing;
+    if (symbol.base == object)
+        return in_object;
+    if (!import->original)
+        return symbol.base == gf_libc_base() ? in_library : elsewhere;
+    const char *slash = strrchr(symbol.object, '/'), *file = slash ? slash + 1 : symbol.object;
+    for (size_t i = 0; i < GF_ARRAY_LEN(runtimes); i++)
+        if (strncmp(file, runtimes[i], strlen(runtimes[i])) == 0)
+            return in_library;
+    return elsewhere;
+}
+
+/*
+ * Stores the function that a replacement calls for what it does not share. False: there is one, of an
+ * object loaded before.
+ */
+static bool keep_original(const struct import *import, gf_import *function)
+{
+    gf_import *none = NULL;
+    return !import->original ||
+           gf_cas_acq_rel((_Atomic(gf_import *) *)import->original, &none, function);
+}
+
+/*
+ * Replaces the object's slot of a function if it leads to the right library. Called inside
+ * dl_iterate_phdr, so that the object stays loaded.
  */
 static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *info,
-                                                   const char *function, gf_import *replacement)
+                                                   const struct import *import)
 {
     const ElfW(Dyn) *dynamic = gf_import_dynamic(info);
     struct gf_object object;
@@ -192,37 +249,19 @@ static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *in
     /* the smaller table first: the other one has thousands of entries in a program that contains CPython */
     uintptr_t at = find_slot(
         &object, (struct relocations){object.calls, object.calls_size / sizeof(*object.calls)},
-        function);
+        import->function);
     if (!at)
-        at = find_slot(&object, data_relocations(info, dynamic), function);
+        at = find_slot(&object, data_relocations(info, dynamic), import->function);
     if (!at)
         return gf_import_kept;
-    const enum holder holder =
-        holder_of(gf_load_relaxed((_Atomic(gf_import *) *)at), info->dlpi_addr);
+    gf_import *const function = gf_load_relaxed((_Atomic(gf_import *) *)at);
+    const enum holder holder = holder_of(import, function, info->dlpi_addr);
     if (holder == in_object || holder == in_nothing)
         return gf_import_unresolved;
-    return holder == in_libc ? store(info, at, replacement) : gf_import_kept;
+    return holder == in_library && keep_original(import, function)
+               ? store(info, at, import->replacement)
+               : gf_import_kept;
 }
-
-#define PYTHON "libpython" /* also for a program that contains CPython */
-
-enum kind { kind_memcpy, kind_read, KINDS };
-
-/*
- * The calls that are shared. `library` is the beginning of the library's file name. In safetensors
- * 0.8.0, load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer, and
- * with backend="pread" reads it there. torch.load of PyTorch 2.11 reads each tensor by readinto of
- * a Python file, for which CPython 3.12 calls read once.
- */
-static const struct {
-    const char *library, *function;
-    gf_import *replacement;
-    enum kind kind;
-} imports[] = {
-    {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, kind_memcpy},
-    {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, kind_read},
-    {PYTHON, "read", (gf_import *)gf_parallel_read, kind_read},
-};
 
 static _Atomic bool requested;
 static _Atomic uint64_t next_request_ns;
@@ -249,21 +288,36 @@ static bool is_on(enum kind kind)
 
     if (options->mode != gf_mode_on)
         return false;
-    return kind == kind_memcpy ? options->parallel_memcpy == gf_parallel_memcpy_on &&
-                                     gf_setup.cuda->cuPointerGetAttributes
-                               : options->parallel_read == gf_parallel_read_on;
+    switch (kind) {
+    case kind_memcpy:
+        return options->parallel_memcpy == gf_parallel_memcpy_on &&
+               gf_setup.cuda->cuPointerGetAttributes;
+    case kind_read:
+        return options->parallel_read == gf_parallel_read_on;
+    case kind_openmp:
+        return options->parallel_pin == gf_parallel_pin_on;
+    case KINDS:
+        break;
+    }
+    return false;
+}
+
+static bool is_any_on(void)
+{
+    return is_on(kind_memcpy) || is_on(kind_read) || is_on(kind_openmp);
 }
 
 static void replace(const struct dl_phdr_info *info, size_t index, struct search *search)
 {
-    const enum gf_import_state state =
-        gf_import_slot_replace(info, imports[index].function, imports[index].replacement);
+    const enum gf_import_state state = gf_import_slot_replace(info, &imports[index]);
 
     search->unresolved |= state == gf_import_unresolved;
     if (state != gf_import_replaced)
         return;
-    gf_add_relaxed(&replaced[imports[index].kind], 1);
+    const uint64_t before = gf_add_relaxed(&replaced[imports[index].kind], 1);
     search->done++;
+    if (imports[index].kind == kind_openmp && before + 1 == OPENMP_POINTERS)
+        gf_pin_batch_start();
 }
 
 static bool contains_python(const struct dl_phdr_info *info)
@@ -348,7 +402,7 @@ static bool begin_search(void)
 
 void gf_imports_request(size_t bytes)
 {
-    if (bytes < GF_TUNE_IMPORT_LEAST || (!is_on(kind_memcpy) && !is_on(kind_read)))
+    if (bytes < GF_TUNE_IMPORT_LEAST || !is_any_on())
         return;
     const uint64_t now = gf_now_ns();
     if (now < gf_load_relaxed(&next_request_ns))
@@ -365,8 +419,8 @@ void gf_imports_prepare(void)
     const uint64_t now = gf_now_ns();
 
     /* imports.c needs MADV_POPULATE_WRITE to find out whether the loader has closed a page */
-    if ((!gf_exchange_acq_rel(&requested, false) && now < next_ns) ||
-        (!is_on(kind_memcpy) && !is_on(kind_read)) || !gf_populate_is_possible())
+    if ((!gf_exchange_acq_rel(&requested, false) && now < next_ns) || !is_any_on() ||
+        !gf_populate_is_possible())
         return;
     if (!begin_search()) {
         gf_store_release(&requested, true);
@@ -383,10 +437,13 @@ void gf_imports_prepare(void)
         gf_debug("several threads share large calls through %u pointers of libraries", search.done);
 }
 
-void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read)
+void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read,
+                      struct gf_import_count *ret_pin)
 {
     gf_parallel_memcpy_count(ret_memcpy);
     gf_parallel_read_count(ret_read);
     ret_memcpy->libraries = gf_load_relaxed(&replaced[kind_memcpy]);
     ret_read->libraries = gf_load_relaxed(&replaced[kind_read]);
+    *ret_pin = (struct gf_import_count){.libraries = gf_load_relaxed(&replaced[kind_openmp]),
+                                        .calls = gf_pin_batch_count()};
 }

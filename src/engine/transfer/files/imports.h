@@ -21,5 +21,6 @@ void gf_imports_request(size_t bytes);
  */
 void gf_imports_prepare(void);
 
-/* Sets the counts of shared copies and of shared reads. */
-void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read);
+/* Sets the counts of shared copies, of shared reads, and of shared copies of batches. */
+void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read,
+                      struct gf_import_count *ret_pin);

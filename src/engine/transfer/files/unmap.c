@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "engine/transfer/files/pin_batch.h"
 #include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/setup.h"
@@ -291,6 +292,7 @@ bool gf_unmap(void *at, size_t bytes)
     struct gf_vma vma;
     char name[NAME_SIZE];
 
+    gf_pin_batch_unmaps(bytes);
     if (gf_permit_sealed() || !pool || start % page || start + bytes < start ||
         !is_tensor(start, start + bytes, &vma, name) ||
         gf_absent_mostly(start, bytes, GF_TUNE_UNMAP_SAMPLES))

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that pins batches as a DataLoader's does: pin_batch.py CASE LIBRARY
+
+LIBRARY is that of torch_cpu.c, or "torch". Each batch is the begin of shared memory of 66 MiB, which is unmapped in the end. Prints
+a checksum of each copy, and what the thread sees of OpenMP."""
+import ctypes
+import mmap
+import os
+import sys
+import threading
+import zlib
+
+MIB = 1 << 20
+case, library = sys.argv[1:3]
+cuda = ctypes.CDLL("libcuda.so.1")
+if library == "torch":
+    import torch
+    threads, count, copy = torch.set_num_threads, torch.get_num_threads, torch.Tensor.copy_
+
+    def view(memory, size):
+        return torch.frombuffer(memory, dtype=torch.uint8)[:size]
+else:
+    openmp = ctypes.CDLL(library)
+    threads, count, copy = openmp.set_num_threads, openmp.get_num_threads, openmp.copy_to
+
+    def view(memory, size):
+        return (ctypes.c_char * size).from_buffer(memory)
+
+# The innermost Python frame decides, and functions in C have none.
+ARGUMENTS = "to, data" if library == "torch" else "to, data, len(data)"
+PIN = f"""
+def pin_memory(to, data):
+    return copy({ARGUMENTS})
+def other(to, data):
+    return copy({ARGUMENTS})
+def count_in(pin_memory):
+    return count()
+"""
+COUNT = """
+def pin_memory():
+    return count()
+"""
+
+
+def functions(path, text=PIN):
+    there = {"copy": copy, "count": count}
+    exec(compile(text, path, "exec"), there)
+    return there
+
+
+def pin(function, to, batch, size):
+    """Returns what the function found wrong, and a checksum of the copied bytes."""
+    ctypes.memset(to, 0, size)
+    target = (ctypes.c_char * size).from_address(to)
+    wrong = function(view(target, size), view(batch, size))
+    return wrong if library != "torch" else 0, zlib.crc32(target)
+
+
+def receive(rounds, size, number):
+    threads(number)
+    assert cuda.cuCtxSetCurrent(context) == 0
+    there, elsewhere = functions("/opt/torch/utils/data/_utils/pin_memory.py"), functions("/opt/own/pin_memory.py")
+    pinned = ctypes.c_void_p()
+    for turn in range(rounds):
+        assert cuda.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(9 * MIB), 0) == 0  # lets the library look for pointers
+        batch = mmap.mmap(-1, size)
+        batch.write(bytes([turn + 1, 7, 9, 250 - turn]) * (2 * MIB + turn))
+        results = [pin(there["pin_memory"], pinned.value, batch, 8 * MIB + turn), there["count_in"](0), count()]
+        results += [pin(f["other" if f is there else "pin_memory"], pinned.value, batch, MIB) for f in (there, elsewhere)]
+        if number != 1:
+            results.append(functions("/opt/torch/utils/data/_utils/pin_memory.py", COUNT)["pin_memory"]())
+        if case == "fork" and turn % 5 == 4:
+            child = os.fork()
+            if not child:
+                os._exit(pin(there["pin_memory"], pinned.value, batch, MIB)[1] & 0x7f)
+            results.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(turn, *results, flush=True)
+        batch.close()
+        assert cuda.cuMemFreeHost(pinned) == 0
+        stop.wait(0.05)
+
+
+stop = threading.Event()
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+if case == "handler":
+    import faulthandler
+    faulthandler.enable()
+thread = threading.Thread(target=receive, args=(12, (34 if case == "small" else 66) * MIB, 2 if case == "two" else 1))
+thread.start()
+thread.join()

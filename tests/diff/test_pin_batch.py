@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies by which a DataLoader's thread pins its batches: several threads share them, and the program sees no difference."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+from conftest import APPS
+
+LIBRARY = APPS / "libtorch_cpu.so"
+PROGRAM = pathlib.Path(__file__).with_name("pin_batch.py")
+PYTHON = "/usr/bin/python3"
+HELPED = {"GPUFEED_STAGE_THREADS": 4}
+
+pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="the compiler has no OpenMP")
+
+
+def shares(run, tmp_path, case, library=LIBRARY, **environment):
+    """Returns how many copies were shared; the output is as without the library."""
+    report = tmp_path / "report.json"
+    plain = run(PYTHON, PROGRAM, case, library, sim=True, preload=False, timeout=200)
+    ours = run(PYTHON, PROGRAM, case, library, sim=True, timeout=200, GPUFEED_REPORT=report, **HELPED, **environment)
+    assert plain.returncode == 0 and len(plain.stdout.splitlines()) == 12, plain.stderr
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+    counted = json.loads(report.read_text())["transfers"]["parallel_pin"]
+    assert counted["libraries"] in (0, 5), counted
+    return counted["calls"]
+
+
+@pytest.mark.parametrize("case", ["batches", "fork"])
+def test_copies_are_shared(run, tmp_path, case):
+    assert shares(run, tmp_path, case) >= 3
+
+
+@pytest.mark.parametrize("case", ["small", "two", "handler"])
+def test_copies_are_not_shared(run, tmp_path, case):
+    """Of small batches, of a thread with two OpenMP threads, and where a handler of faults might run on a helper."""
+    assert shares(run, tmp_path, case) == 0
+
+
+@pytest.mark.parametrize("environment", [{"GPUFEED_PARALLEL_PIN": "off"}, {"GPUFEED": "observe"}, {"GPUFEED_STAGE": "off"}],
+                         ids=["off", "observe", "unstaged"])
+def test_option_off(run, tmp_path, environment):
+    assert shares(run, tmp_path, "batches", **environment) == 0
+
+
+def test_pytorch(run, tmp_path):
+    """PyTorch's own copy, from a function that is named like the DataLoader's."""
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{PYTHON} has no torch")
+    assert shares(run, tmp_path, "batches", "torch") >= 3

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A library like PyTorch's libtorch_cpu: a copy that is divided as at::parallel_for divides it. */
+#include <omp.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT void set_num_threads(int threads);
+EXPORT int get_num_threads(void);
+EXPORT int copy_to(char *to, const char *from, size_t bytes);
+
+void set_num_threads(int threads)
+{
+    omp_set_num_threads(threads);
+}
+
+int get_num_threads(void)
+{
+    return omp_get_max_threads();
+}
+
+/* Returns how often omp_in_parallel was wrong. */
+int copy_to(char *to, const char *from, size_t bytes)
+{
+    int wrong = omp_in_parallel() != 0;
+
+    if (omp_get_max_threads() == 1) {
+        memcpy(to, from, bytes);
+        return wrong;
+    }
+#pragma omp parallel reduction(+ : wrong)
+    {
+        const size_t threads = (size_t)omp_get_num_threads(), thread = (size_t)omp_get_thread_num();
+        const size_t part = (bytes + threads - 1) / threads, start = thread * part;
+        wrong += !omp_in_parallel();
+        if (start < bytes)
+            memcpy(to + start, from + start, bytes - start < part ? bytes - start : part);
+    }
+    return wrong;
+}
