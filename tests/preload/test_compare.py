@@ -286,6 +286,12 @@ def test_two_reports(compare, tmp_path):
         path.write_text(json.dumps(content))
     told = [re.split(r" {2,}", row.strip()) for row in compare(one, other).stdout.splitlines()]
     assert ["GPU without work", "75.0 %", "12.5 %", "-62.5 points"] in told and ["of them pinned", "20 %", "43 %"] in told
+    for path, p99, waits in ((one, 9.0, 0.5), (other, 4.5, None)):
+        content = json.loads(path.read_text()) | {"steps": {"ended": 5, "us": 1000, "current": 1},
+                                                  "step_times": {"steps": 4, "p99_ms": p99, "data_wait_ms": waits}}
+        path.write_text(json.dumps(content))
+    told = [re.split(r" {2,}", row.strip()) for row in compare(one, other).stdout.splitlines()]
+    assert told[2:4] == [["99th percentile", "9.00 ms", "4.50 ms", "-50.0 %"], ["waiting for data", "500 us", "none", "-500 us"]], told
     for wrong, said in ((SOURCE / "README.md", f"{SOURCE}/README.md is not a report (GPUFEED_REPORT)"),
                         (tmp_path / "none", f"cannot read {tmp_path}/none: No such file or directory"),
                         (tmp_path, f"cannot read {tmp_path}: Is a directory")):
@@ -320,7 +326,7 @@ def test_folders_of_runs(compare, tmp_path):
     told = json.loads(compare(base, slow, "--json").stdout)
     assert (told["schema"], told["time"], told["before"]["runs"], told["after"]["runs"]) == (1, "step", 6, 7)
     assert told["low"] < told["change"] < told["high"] and abs(told["change"] - 0.1) < 1e-9
-    assert told["before"]["gpu_idle"] == 0.25 and told["after"]["stalls_s"] == {"lock": 0.002}
+    assert told["before"]["step_p99_s"] is None and told["before"]["gpu_idle"] == 0.25 and told["after"]["stalls_s"] == {"lock": 0.002}
     assert abs(told["before"]["mean_s"] - 0.001) < 1e-9
     assert told["grew"]["stalls"] == [{"cause": "lock", "s": pytest.approx(0.001)}] and told["grew"]["gpu_idle"] == []
 

@@ -265,12 +265,29 @@ static struct sides sides_of(const char *const names[2], const struct gf_figures
                           .by_step = by_step};
 }
 
+/* Prints how much steps vary, and how long the GPU waits for data in a mean step. */
+static void print_steps(FILE *out, const struct gf_figures figures[2])
+{
+    struct gf_figures_row waits[2] = {{.seconds = 0}};
+
+    if (figures[0].timed < 1 || figures[1].timed < 1)
+        return;
+    print_times(out, "  99th percentile", figures[0].timed_p99_s / figures[0].timed,
+                figures[1].timed_p99_s / figures[1].timed);
+    for (size_t i = 0; i < 2; i++)
+        waits[i].seconds = figures[i].timed_data_s / figures[i].timed;
+    if (waits[0].seconds > 0 || waits[1].seconds > 0)
+        print_row_of_cause(out, "  waiting for data", waits, (const double[]){1, 1});
+}
+
 /* Prints the mean times, and where the time went. */
 static void print_sides(FILE *out, const struct sides *sides)
 {
     print_row(out, "", sides->names[0], sides->names[1], "change");
     print_times(out, sides->by_step ? "time per step" : "time", sides->seconds[0],
                 sides->seconds[1]);
+    if (sides->by_step)
+        print_steps(out, sides->figures);
     print_figures(out, sides->figures, sides->runs);
 }
 
@@ -308,6 +325,11 @@ static json_t *causes_json(const struct gf_figures_row *rows, double runs)
     return causes;
 }
 
+static json_t *mean_json(double sum, double count)
+{
+    return count > 0 ? json_real(sum / count) : json_null();
+}
+
 /* One side of a comparison: means over its runs. */
 static json_t *side_json(const struct sides *sides, size_t side)
 {
@@ -316,14 +338,15 @@ static json_t *side_json(const struct sides *sides, size_t side)
                              from = copies_of(figures, GF_FROM_DEVICE);
     const double runs = sides->runs[side];
 
-    return json_pack(
-        "{s:s, s:i, s:f, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o}", "name", sides->names[side],
-        "runs", (int)runs, "mean_s", sides->seconds[side], "gpu_idle",
-        figures->gpu_s > 0 ? json_real(figures->gpu_empty_s / figures->gpu_s) : json_null(),
-        "to_device", "bytes", to.bytes / runs, "s", to.duration_s / runs, "from_device", "bytes",
-        from.bytes / runs, "s", from.duration_s / runs, "stalls_s",
-        causes_json(figures->causes[GF_OF_STALLS], runs), "gpu_idle_s",
-        causes_json(figures->causes[GF_OF_IDLE], runs));
+    return json_pack("{s:s, s:i, s:f, s:o, s:o, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o}", "name",
+                     sides->names[side], "runs", (int)runs, "mean_s", sides->seconds[side],
+                     "step_p99_s", mean_json(figures->timed_p99_s, figures->timed), "step_data_s",
+                     mean_json(figures->timed_data_s, figures->timed), "gpu_idle",
+                     mean_json(figures->gpu_empty_s, figures->gpu_s), "to_device", "bytes",
+                     to.bytes / runs, "s", to.duration_s / runs, "from_device", "bytes",
+                     from.bytes / runs, "s", from.duration_s / runs, "stalls_s",
+                     causes_json(figures->causes[GF_OF_STALLS], runs), "gpu_idle_s",
+                     causes_json(figures->causes[GF_OF_IDLE], runs));
 }
 
 /* The causes that took more time on the second side, those that grew most first. */

@@ -79,6 +79,15 @@ static void add_idle(struct gf_figures *figures, const json_t *report)
     }
 }
 
+static void add_step_times(struct gf_figures *figures, const json_t *times)
+{
+    const double steps = gf_report_number(times, "steps");
+
+    figures->timed += steps;
+    figures->timed_p99_s += steps * gf_report_number(times, "p99_ms") / 1e3;
+    figures->timed_data_s += steps * gf_report_number(times, "data_wait_ms") / 1e3;
+}
+
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
 {
     struct gf_copies copies = {0};
@@ -99,6 +108,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     figures->ran_s += gf_report_number(report, "ran_s");
     figures->steps += gf_report_number(report, "steps.ended");
     figures->steps_s += gf_report_number(report, "steps.us") / 1e6;
+    add_step_times(figures, json_object_get(report, "step_times"));
     add_copies(figures, copies.ways);
     add_stalls(figures, json_object_get(report, "stalls"));
     gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
@@ -113,6 +123,9 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
     figures->ran_s += more->ran_s;
     figures->steps += more->steps;
     figures->steps_s += more->steps_s;
+    figures->timed += more->timed;
+    figures->timed_p99_s += more->timed_p99_s;
+    figures->timed_data_s += more->timed_data_s;
     figures->gpu_s += more->gpu_s;
     figures->gpu_empty_s += more->gpu_empty_s;
     add_copies(figures, more->copies);
