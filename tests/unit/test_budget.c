@@ -163,6 +163,36 @@ static void keeps_as_much_as_glibc(void **state)
     assert_int_equal(allowed(), 4);
 }
 
+/* As glibc keeps what is free between live blocks. */
+static void keeps_more_beside_live_blocks(void **state)
+{
+    (void)state;
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    use(40);
+    leave(6);
+    use(6);
+    leave(6);
+    assert_int_equal(allowed(), 8 + 6);
+    leave(9);
+    use(9);
+    leave(9);
+    assert_int_equal(allowed(), 8 + 8); /* 9 MiB came back, and the limit is 8 */
+    gf_store_relaxed(&budget.trim, -1); /* a forked child */
+    assert_int_equal(allowed(), 8);
+    gf_store_relaxed(&budget.trim, 0);
+    leave(1); /* 16 MiB below the peak */
+    assert_int_equal(allowed(), 8);
+    leave(24);
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    use(12);
+    leave(10);
+    use(10);
+    leave(10);
+    assert_int_equal(allowed(), 8 + 1); /* at most half of the live memory */
+    leave(2);
+    assert_int_equal(allowed(), 8);
+}
+
 static void the_excess_is_of_pages_and_mappings_together(void **state)
 {
     (void)state;
@@ -190,6 +220,7 @@ int main(void)
         cmocka_unit_test_setup(earnings_have_a_limit, begin),
         cmocka_unit_test_setup(a_process_without_an_engine_earns_little, begin),
         cmocka_unit_test_setup(keeps_as_much_as_glibc, begin),
+        cmocka_unit_test_setup(keeps_more_beside_live_blocks, begin),
         cmocka_unit_test_setup(the_excess_is_of_pages_and_mappings_together, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

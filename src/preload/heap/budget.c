@@ -40,9 +40,12 @@ static void rotate(struct gf_budget *budget, uint64_t now_ns)
 static int64_t earned_alone(struct gf_budget *budget, int64_t rise)
 {
     const int64_t trim = gf_load_relaxed(&budget->trim);
-    const int64_t fall = gf_load_relaxed(&budget->top) - gf_load_relaxed(&budget->live);
+    const int64_t start = gf_load_relaxed(&budget->start), live = gf_load_relaxed(&budget->live);
+    const int64_t fall = gf_load_relaxed(&budget->top) - live;
 
-    return fall < trim ? gf_min(rise, trim) : 0;
+    if (fall < trim)
+        return gf_min(rise, trim);
+    return trim >= 0 && fall < 2 * start ? gf_min(rise, gf_min(start, live / 2)) : 0;
 }
 
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)

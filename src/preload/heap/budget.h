@@ -8,7 +8,8 @@
  *
  * A process without an engine cannot return memory while it sleeps. It earns only what glibc's malloc
  * would keep: less than twice the largest freed block of up to 32 MiB, if it has not freed more than
- * that.
+ * that. glibc also keeps what is free between live blocks. So while live memory is less than two start
+ * budgets below its peak, the process earns up to one of them, and at most half of its live memory.
  *
  * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
  * Concurrent updates may make a peak or a rise slightly too small.
