@@ -13,6 +13,17 @@ void gf_path_copy_end(const char *path, char *ret, size_t size)
     gf_fmt(ret, size, "%s", length < size ? path : path + (length - size + 1));
 }
 
+/*
+ * Whether TorchInductor wrote the file: it is named after its contents' hash, which is "c" and 51 letters
+ * and digits of base 32.
+ */
+static bool is_generated(const char *path)
+{
+    const char *name = gf_path_file_name(path);
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz234567") == 52 && *name == 'c' &&
+           strcmp(name + 52, ".py") == 0;
+}
+
 bool gf_path_is_python_library(const char *path)
 {
     static const char *const typed[] = {"<stdin>", "<string>", "<ipython-input", "<python-input"};
@@ -24,7 +35,7 @@ bool gf_path_is_python_library(const char *path)
         return true;
     }
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") ||
-           strstr(path, "/lib/python3");
+           strstr(path, "/lib/python3") || strstr(path, "/lib64/python3") || is_generated(path);
 }
 
 int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t size)

@@ -16,7 +16,7 @@ static inline const char *gf_path_file_name(const char *path)
 /* Copies a path. If the path is too long, copies its end, because the last folders say most. */
 void gf_path_copy_end(const char *path, char *ret, size_t size);
 
-/* Whether a source file of Python belongs to Python or to an installed package. */
+/* Whether a source file of Python belongs to Python or to a package, or a compiler wrote it. */
 bool gf_path_is_python_library(const char *path);
 
 /*

@@ -2,6 +2,7 @@
 #include "base/pystack.h"
 
 #include "base/fmt.h"
+#include "base/path.h"
 
 /* Reads the bytes of a line table through a small buffer. */
 struct line_reader {
@@ -196,7 +197,9 @@ enum {
 #define TAG_BITS ((uintptr_t)7) /* from 3.14, a frame's pointer to its code may be tagged */
 #define ATTRIBUTES_MOST 64
 #define STACK_MOST 32
-#define STEPS_MOST 192 /* largest number of frames that are read, including the interpreter's own */
+/* At most one of the interpreter's own frames precedes each frame of Python. */
+#define STEPS(frames) (2 * (frames) + 2)
+#define NAMED_MOST 95 /* a thread with more frames of Python has no name here */
 
 struct reader {
     const struct gf_pystack_layout *layout;
@@ -367,21 +370,38 @@ static bool find_frame(const struct reader *r, uintptr_t thread_state, uintptr_t
 
 size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
                          const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                         struct gf_pystack_frame *ret, size_t cap)
+                         struct gf_pystack_frame *ret, size_t cap, bool *ret_whole)
 {
     const struct reader r = {layout, memory};
     uintptr_t frame;
     size_t count = 0;
+    bool known = find_frame(&r, thread_state, &frame);
 
-    if (!find_frame(&r, thread_state, &frame))
-        return 0;
-    for (unsigned i = 0; frame && count < cap && i < STEPS_MOST; i++) {
+    for (size_t i = 0; known && frame && count < cap && i < STEPS(cap); i++) {
         if (!is_interpreters_own(&r, frame) && read_frame(&r, frame, &ret[count]))
             count++;
-        if (!read_pointer(&r, frame + layout->previous, &frame))
-            break;
+        known = read_pointer(&r, frame + layout->previous, &frame);
     }
+    if (ret_whole)
+        *ret_whole = known && !frame;
     return count;
+}
+
+size_t gf_pystack_own_frame(const struct gf_pystack_frame *frames, size_t count, bool whole)
+{
+    size_t typed = count, package = count;
+
+    for (size_t i = 0; i < count; i++) {
+        const char *file = frames[i].file;
+        if (!gf_path_is_python_library(file)) {
+            if (*file != '<')
+                return i;
+            typed = gf_min(typed, i);
+        }
+        if (strstr(file, "/site-packages/") || strstr(file, "/dist-packages/"))
+            package = i;
+    }
+    return typed < count ? typed : !whole ? 0 : package < count ? package : count - 1;
 }
 
 /*
@@ -439,7 +459,7 @@ bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
 
     if (!find_frame(&r, thread_state, &frame))
         return false;
-    for (unsigned i = 0; frame && i < STEPS_MOST; i++) {
+    for (unsigned i = 0; frame && i < STEPS(NAMED_MOST); i++) {
         if (!is_interpreters_own(&r, frame))
             last = frame;
         if (!read_pointer(&r, frame + layout->previous, &frame))

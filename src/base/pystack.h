@@ -67,11 +67,20 @@ bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
 
 /*
  * Stores the innermost `cap` frames in ret, innermost first, and returns their number. thread_state
- * is the address of the thread's PyThreadState.
+ * is the address of the thread's PyThreadState. ret_whole, unless NULL, becomes whether there are no
+ * further frames.
  */
 size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
                          const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                         struct gf_pystack_frame *ret, size_t cap);
+                         struct gf_pystack_frame *ret, size_t cap, bool *ret_whole);
+
+/*
+ * Returns the index of the frame whose line stands for the thread: the innermost one in a file of the
+ * program, or else in code that was typed or passed as text, such as `python -c`. Without any, the
+ * outermost one in a package, or else the outermost one; but the innermost one if the frames are not
+ * whole. count: not 0.
+ */
+size_t gf_pystack_own_frame(const struct gf_pystack_frame *frames, size_t count, bool whole);
 
 /*
  * Reads the name of the threading.Thread that runs this thread state, as UTF-8. Returns false if the

@@ -297,6 +297,20 @@ CASES = {
         steps(lambda: torch._dynamo.eval_frame.run(nap))
     """, {"torch/__init__.py": "", "torch/_dynamo/__init__.py": "",
           "torch/_dynamo/eval_frame.py": "def run(function):\n    function()\n"}),
+    # Each module imports the next one, so that more frames are open than are read at first.
+    "imports": Case("import", "", """
+        start()
+        step()
+        import a1  # here
+        step()
+    """, {f"a{i}.py": f"import a{i + 1}\n" for i in range(1, 36)} | {"a36.py": """
+        import sys, time
+        end = time.thread_time() + float(sys.argv[1])
+        def simplify(depth):
+            return simplify(depth - 1) + 1 if depth else 0
+        while time.thread_time() < end:
+            simplify(40)
+    """}, computes=True),
     "checkpoint": Case("checkpoint", "another thread", """
         import torch.serialization
         def save():

@@ -257,6 +257,25 @@ static void a_line_has_the_time_between_its_readings(void **state)
     assert_int_equal(count, GF_IDLE_PATHS);
 }
 
+/* As the wait for compiler workers at the end of a program. */
+static void a_line_of_a_library_gives_way_to_one_of_the_program(void **state)
+{
+    static struct gf_cause_lines lines;
+    static struct gf_cause_line most[GF_HOST_CAUSE_COUNT];
+    const struct gf_python_line own = {"/me/train.py", "step", 9},
+                                library = {"/usr/lib/python3.12/subprocess.py", "_wait", 2047};
+    (void)state;
+    gf_cause_lines_add(&lines, gf_host_compile, 5 * MS);
+    gf_cause_lines_see(&lines, gf_host_compile, &own, "");
+    gf_cause_lines_add(&lines, gf_host_compile, 9 * MS);
+    gf_cause_lines_see(&lines, gf_host_compile, &library, "");
+    gf_cause_lines_add(&lines, gf_host_sleep, 9 * MS);
+    gf_cause_lines_see(&lines, gf_host_sleep, &library, "");
+    gf_cause_lines_read(&lines, most);
+    assert_int_equal(most[gf_host_compile].at.line, 9);
+    assert_int_equal(most[gf_host_sleep].at.line, 2047);
+}
+
 static void files_of_packages_are_no_lines_of_the_program(void **state)
 {
     (void)state;
@@ -265,7 +284,11 @@ static void files_of_packages_are_no_lines_of_the_program(void **state)
     assert_true(gf_path_is_python_library("/usr/lib/python3/dist-packages/numpy/a.py"));
     assert_true(gf_path_is_python_library("<frozen runpy>"));
     assert_true(gf_path_is_python_library("<__array_function__ internals>"));
+    assert_true(gf_path_is_python_library("/usr/lib64/python3.9/selectors.py"));
+    assert_true(gf_path_is_python_library(
+        "/tmp/cache/sd/csd3g6hyiqug7me34wys723l4ctk3m5mvgmdhhgucd7xdqj53l4m.py"));
     assert_false(gf_path_is_python_library("/home/me/train.py"));
+    assert_false(gf_path_is_python_library("/home/me/csd3g6hyiqug7me34wys723l4ctk3m5mvgm.py"));
     assert_false(gf_path_is_python_library("<string>"));
     assert_false(gf_path_is_python_library("<ipython-input-3-8e3b>"));
 }
@@ -348,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_reading_that_waits_for_a_cpu_is_counted),
         cmocka_unit_test(cpus_are_used_by_this_process_or_by_others),
         cmocka_unit_test(a_line_has_the_time_between_its_readings),
+        cmocka_unit_test(a_line_of_a_library_gives_way_to_one_of_the_program),
         cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),
         cmocka_unit_test(shares_sum_to_the_whole_time),

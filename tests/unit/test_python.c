@@ -156,7 +156,7 @@ static void test_another_process(void **state)
     const bool readable = read_child((void *)(uintptr_t)&child, (uintptr_t)fake_version, &probe,
                                      sizeof(probe)) == sizeof(probe);
     const size_t count = gf_pystack_frames(gf_pystack_layout(*fake_version), &memory,
-                                           (uintptr_t)thread_state(), frame, 2);
+                                           (uintptr_t)thread_state(), frame, 2, NULL);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
     if (!readable)

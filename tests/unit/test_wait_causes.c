@@ -166,6 +166,11 @@ static void frames_decide_between_causes(void **state)
          gf_host_thread,
          {{PACKAGES "torch/autograd/graph.py", "_engine_run_backward", 1}}},
         {gf_wait_running, gf_host_computing, {{PACKAGES "torch/_dynamo/eval_frame.py", "_fn", 1}}},
+        /* after the program's last line */
+        {gf_wait_sleep,
+         gf_host_child,
+         {{LIB "subprocess.py", "Popen._wait", 2047},
+          {PACKAGES "torch/_inductor/async_compile.py", "shutdown_compile_workers", 1}}},
         {gf_wait_file_write,
          gf_host_checkpoint,
          {{PACKAGES "torch/serialization.py", "_save", 1},
@@ -183,6 +188,37 @@ static void frames_decide_between_causes(void **state)
         assert_int_equal(gf_wait_cause(rows[i].kind, rows[i].frame, GF_ARRAY_LEN(rows[i].frame)),
                          rows[i].cause);
     assert_int_equal(gf_wait_cause(gf_wait_unread, NULL, 0), gf_host_other);
+}
+
+#define GENERATED "/tmp/cache/sd/csd3g6hyiqug7me34wys723l4ctk3m5mvgmdhhgucd7xdqj53l4m.py"
+
+static void the_line_is_one_that_a_user_can_change(void **state)
+{
+    static const struct {
+        size_t own;
+        bool whole;
+        struct gf_pystack_frame frame[4]; /* innermost first, up to the first one without a file */
+    } rows[] = {
+        {2,
+         true,
+         {{LIB "copy.py", "", 1}, {GENERATED, "Runner.call", 276}, {"/me/k03.py", "", 50}}},
+        /* a dataclass, and `python -c` */
+        {1, true, {{"<string>", "__init__", 3}, {"/me/a.py", "", 1}, {"<string>", "<module>", 1}}},
+        {1, true, {{LIB "copy.py", "", 1}, {"<string>", "main", 4}, {"<string>", "<module>", 9}}},
+        {1, false, {{LIB "copy.py", "", 1}, {"<stdin>", "main", 4}}},
+        /* without a frame of the program: at its end, in a module that was installed, in a thread */
+        {1, true, {{LIB "subprocess.py", "_wait", 1}, {PACKAGES "torch/a.py", "shutdown", 1}}},
+        {1, true, {{PACKAGES "b.py", "", 1}, {PACKAGES "a.py", "", 1}, {"<frozen runpy>", "", 1}}},
+        {1, true, {{LIB "queue.py", "get", 1}, {LIB "threading.py", "_bootstrap", 1}}},
+        {0, false, {{"<frozen importlib._bootstrap>", "_load", 1}, {PACKAGES "a.py", "", 1}}},
+    };
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
+        size_t count = 0;
+        while (count < 4 && *rows[i].frame[count].file)
+            count++;
+        assert_int_equal(gf_pystack_own_frame(rows[i].frame, count, rows[i].whole), rows[i].own);
+    }
 }
 
 static void some_causes_are_known_by_frames_alone(void **state)
@@ -203,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_descriptor_is_told_by_its_link_and_its_end),
         cmocka_unit_test(only_files_of_packages_are_modules),
         cmocka_unit_test(frames_decide_between_causes),
+        cmocka_unit_test(the_line_is_one_that_a_user_can_change),
         cmocka_unit_test(some_causes_are_known_by_frames_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ struct gf_python_line {
 struct gf_python_place {
     /*
      * The innermost line that is in the program's own code: outside the standard library and
-     * site-packages. If no frame is in the program's own code, the innermost line of all frames.
+     * site-packages, and not generated. See gf_pystack_own_frame.
      */
     struct gf_python_line line;
     /*

@@ -76,6 +76,18 @@ void gf_cause_lines_age(struct gf_cause_lines *lines)
     gf_store_release(&lines->locked, false);
 }
 
+/* A line of a library shows that the program's line was not found, or that the program has ended. */
+static bool is_better(const struct gf_cause_line *row, const struct gf_cause_line *than)
+{
+    const bool is_own = !gf_path_is_python_library(row->at.file),
+               was_own = !gf_path_is_python_library(than->at.file);
+
+    if (!than->at.line || is_own != was_own)
+        return !than->at.line || is_own;
+    return row->lately_ns > than->lately_ns ||
+           (row->lately_ns == than->lately_ns && row->ns > than->ns);
+}
+
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT])
 {
@@ -84,8 +96,7 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
         return;
     for (unsigned i = 0; i < lines->count; i++) {
         struct gf_cause_line *most = &ret[lines->row[i].cause];
-        if (!most->at.line || lines->row[i].lately_ns > most->lately_ns ||
-            (lines->row[i].lately_ns == most->lately_ns && lines->row[i].ns > most->ns))
+        if (is_better(&lines->row[i], most))
             *most = lines->row[i];
     }
     gf_store_release(&lines->locked, false);

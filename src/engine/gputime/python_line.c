@@ -100,15 +100,6 @@ static struct gf_pystack_memory memory_of(pid_t pid)
     return (struct gf_pystack_memory){read_cached, &cache};
 }
 
-static size_t read_frames(pid_t pid, uintptr_t state, struct gf_pystack_frame *ret, size_t most,
-                          bool *ret_collects)
-{
-    const struct gf_pystack_memory memory = memory_of(pid);
-
-    *ret_collects = gf_pystack_is_collecting(interpreter.layout, &memory, state);
-    return gf_pystack_frames(interpreter.layout, &memory, state, ret, most);
-}
-
 static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_frame *b)
 {
     return a->line == b->line && strcmp(a->function, b->function) == 0 &&
@@ -162,8 +153,8 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
 struct walks {
     struct gf_pystack_frame frames[2][FRAMES];
     size_t count[2];
-    bool collects[2];
-    bool whole; /* both have the outermost frame */
+    bool collects[2], reached[2]; /* reached: it has the outermost frame */
+    bool whole;                   /* both have the outermost frame */
     size_t common;
 };
 
@@ -175,9 +166,13 @@ static const struct gf_pystack_frame *frame_from_end(const struct walks *w, int 
 /* Reads at most `most` frames, twice, because the thread runs meanwhile. */
 static void read_twice(pid_t pid, uintptr_t state, size_t most, struct walks *ret)
 {
-    for (int i = 0; i < 2; i++)
-        ret->count[i] = read_frames(pid, state, ret->frames[i], most, &ret->collects[i]);
-    ret->whole = ret->count[0] < most && ret->count[1] < most;
+    for (int i = 0; i < 2; i++) {
+        const struct gf_pystack_memory memory = memory_of(pid);
+        ret->collects[i] = gf_pystack_is_collecting(interpreter.layout, &memory, state);
+        ret->count[i] = gf_pystack_frames(interpreter.layout, &memory, state, ret->frames[i], most,
+                                          &ret->reached[i]);
+    }
+    ret->whole = ret->reached[0] && ret->reached[1];
     ret->common = 0;
     const size_t fewest = gf_min(ret->count[0], ret->count[1]);
     while (ret->common < fewest &&
@@ -202,17 +197,16 @@ static bool has_left_own(const struct walks *w)
 static bool find_place(const struct walks *w, bool last_try, struct gf_python_place *ret)
 {
     const struct gf_pystack_frame *first = &w->frames[0][w->count[0] - w->common];
-    size_t own = 0;
 
     if (!w->common || has_left_own(w))
         return false;
-    while (own < w->common && gf_path_is_python_library(first[own].file))
-        own++;
-    if (own == w->common && !w->whole && !last_try)
+    const size_t at = gf_pystack_own_frame(first, w->common, w->whole);
+    const bool is_own = !gf_path_is_python_library(first[at].file);
+    if (!is_own && !w->whole && !last_try)
         return false;
-    set_line(&first[own < w->common ? own : 0], &ret->line);
+    set_line(&first[at], &ret->line);
     ret->frames = first;
-    ret->count = own;
+    ret->count = is_own ? at : w->common;
     ret->collects = w->collects[0] && w->collects[1];
     return true;
 }

@@ -207,6 +207,8 @@ const char *gf_wait_module(const char *file)
         return packages;
     const char *library = after_last(file, "/lib/python3.");
     if (!library)
+        library = after_last(file, "/lib64/python3.");
+    if (!library)
         return NULL;
     const char *slash = strchr(library, '/');
     return slash ? slash + 1 : NULL;

@@ -85,15 +85,16 @@ static void note_cost(uint64_t ns)
 static __attribute__((noinline)) bool read_line(struct gf_copy_wait_line *ret)
 {
     struct gf_pystack_frame frame[FRAMES];
-    size_t count = gf_python_frames(frame, 1), at = 0;
+    size_t count = gf_python_frames(frame, 1);
 
     if (!count)
         return false;
     if (gf_path_is_python_library(frame->file))
         count = gf_python_frames(frame, FRAMES);
-    while (at < count && gf_path_is_python_library(frame[at].file))
-        at++;
-    const struct gf_pystack_frame *found = &frame[at < count ? at : 0];
+    if (!count)
+        return false;
+    const struct gf_pystack_frame *found =
+        &frame[gf_pystack_own_frame(frame, count, count < FRAMES)];
     gf_path_copy_end(found->file, ret->file, sizeof(ret->file));
     gf_fmt(ret->function, sizeof(ret->function), "%s", found->function);
     ret->line = found->line;

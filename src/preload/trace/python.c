@@ -109,7 +109,7 @@ size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
         return 0;
     const struct gf_pystack_layout *found = find_layout();
     const uintptr_t thread = found ? find_thread_state(found, &own) : 0;
-    return thread ? gf_pystack_frames(found, &own, thread, ret, cap) : 0;
+    return thread ? gf_pystack_frames(found, &own, thread, ret, cap, NULL) : 0;
 }
 
 uintptr_t gf_python_thread_state(void)

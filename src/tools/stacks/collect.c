@@ -188,7 +188,8 @@ static size_t read_python(const struct gf_python_threads *python, struct gf_targ
     for (size_t k = 0; k < python->count && count < max; k++)
         if (python->states[k].thread == i) {
             const uintptr_t state = python->states[k].state;
-            count += gf_pystack_frames(python->layout, &memory, state, ret + count, max - count);
+            count +=
+                gf_pystack_frames(python->layout, &memory, state, ret + count, max - count, NULL);
             if (!counts->name[0] && !gf_pystack_thread_name(python->layout, &memory, state,
                                                             counts->name, sizeof(counts->name)))
                 counts->name[0] = '\0';
