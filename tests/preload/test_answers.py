@@ -64,6 +64,14 @@ if __name__ == "__main__":
 """
 
 
+# An optimizer that calls `launch` after each parameter.
+OPTIM = {"torch/__init__.py": "", "torch/optim/__init__.py": "", "torch/optim/adamw.py": """
+    def step(launch):
+        for parameter in range(20):
+            sum(range(500000))
+            launch()
+"""}
+
 CASES = {
     # The submitting thread.
     "nap": Case("sleep", "", """
@@ -297,6 +305,49 @@ CASES = {
         steps(lambda: torch._dynamo.eval_frame.run(nap))
     """, {"torch/__init__.py": "", "torch/_dynamo/__init__.py": "",
           "torch/_dynamo/eval_frame.py": "def run(function):\n    function()\n"}),
+    # TorchInductor writes files apart from packages. They prepare work for the GPU.
+    "generated": Case("computing", "", """
+        import torch._dynamo.eval_frame
+        path = os.path.join(os.path.dirname(__file__), "c" + 17 * "a2z" + ".py")
+        exec(compile("def call():\\n    sum(range(2000000))\\n", path, "exec"))
+        def between():
+            torch._dynamo.eval_frame.run(call)  # here
+        start()
+        steps(between)
+    """, {"torch/__init__.py": "", "torch/_dynamo/__init__.py": "",
+          "torch/_dynamo/eval_frame.py": "def run(function):\n    function()\n"}, computes=True),
+    "model": Case("computing", "", """
+        from torch.nn.modules import module
+        def forward():
+            sum(range(2000000))  # here
+        start()
+        steps(lambda: module.call(forward))
+    """, {"torch/__init__.py": "", "torch/nn/__init__.py": "", "torch/nn/modules/__init__.py": "",
+          "torch/nn/modules/module.py": "def call(forward):\n    forward()\n"}, computes=True),
+    "loader": Case("loader", "num_workers", """
+        from torch.utils.data._utils import fetch
+        class Images:
+            def __getitem__(self, i):
+                return sum(range(2000000))  # here
+        start()
+        steps(lambda: fetch.fetch(Images()))
+    """, {"torch/__init__.py": "", "torch/utils/__init__.py": "", "torch/utils/data/__init__.py": "",
+          "torch/utils/data/_utils/__init__.py": "",
+          "torch/utils/data/_utils/fetch.py": "def fetch(dataset):\n    return dataset[0]\n"}, computes=True),
+    "optimizer": Case("optimizer", "keep its parameters", """
+        from torch.optim import adamw
+        def update():
+            adamw.step(lambda: None)  # here
+        start()
+        steps(update)
+    """, OPTIM, computes=True),
+    "optimizer_of_the_gpu": Case("computing", "", """
+        from torch.optim import adamw
+        def update():
+            adamw.step(step)  # here
+        start()
+        steps(update)
+    """, OPTIM, computes=True),
     # Each module imports the next one, so that more frames are open than are read at first.
     "imports": Case("import", "", """
         start()

@@ -228,12 +228,12 @@ static void a_line_has_the_time_between_its_readings(void **state)
     (void)state;
 
     gf_cause_lines_add(&lines, gf_host_data, 5 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load");
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false);
     gf_cause_lines_add(&lines, gf_host_data, 2 * MS);
     gf_cause_lines_add(&lines, gf_host_file, 90 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &step, "");
+    gf_cause_lines_see(&lines, gf_host_data, &step, "", false);
     gf_cause_lines_add(&lines, gf_host_data, 3 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load");
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
     assert_int_equal(most[gf_host_data].ns, 8 * MS);
@@ -241,7 +241,7 @@ static void a_line_has_the_time_between_its_readings(void **state)
     for (int i = 0; i < 100; i++) { /* more than fit into the list */
         const struct gf_python_line other = {"other.py", "f", i + 1};
         const char name[] = {(char)('a' + i / 10), (char)('a' + i % 10), '\0'};
-        gf_cause_lines_see(&lines, gf_host_gil, &other, name);
+        gf_cause_lines_see(&lines, gf_host_gil, &other, name, false);
     }
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
@@ -266,14 +266,16 @@ static void a_line_of_a_library_gives_way_to_one_of_the_program(void **state)
                                 library = {"/usr/lib/python3.12/subprocess.py", "_wait", 2047};
     (void)state;
     gf_cause_lines_add(&lines, gf_host_compile, 5 * MS);
-    gf_cause_lines_see(&lines, gf_host_compile, &own, "");
+    gf_cause_lines_see(&lines, gf_host_compile, &own, "", true);
     gf_cause_lines_add(&lines, gf_host_compile, 9 * MS);
-    gf_cause_lines_see(&lines, gf_host_compile, &library, "");
+    gf_cause_lines_see(&lines, gf_host_compile, &library, "", false);
     gf_cause_lines_add(&lines, gf_host_sleep, 9 * MS);
-    gf_cause_lines_see(&lines, gf_host_sleep, &library, "");
+    gf_cause_lines_see(&lines, gf_host_sleep, &library, "", false);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_compile].at.line, 9);
+    assert_int_equal(most[gf_host_compile].own_ns, 5 * MS);
     assert_int_equal(most[gf_host_sleep].at.line, 2047);
+    assert_int_equal(most[gf_host_sleep].own_ns, 0);
 }
 
 static void files_of_packages_are_no_lines_of_the_program(void **state)

@@ -34,8 +34,8 @@ static void the_largest_three_causes_have_lines(void **state)
         text,
         "the GPU had nothing to do 80.0 % of 100.0 s\n"
         "  50.0 % waiting for data (use more DataLoader workers, or make their work cheaper)\n"
-        "  20.0 % waiting for a file (read ahead in DataLoader workers, or use faster "
-        "storage)\n"
+        "  20.0 % waiting for a file (read ahead in other threads or processes, or use "
+        "faster storage)\n"
         "  6.0 % waiting for Python's lock (move the work of other threads to processes)");
 }
 
@@ -57,8 +57,8 @@ static void the_start_is_named(void **state)
     device->start.cause_ns[gf_host_file] = 22 * SECOND;
     gf_summary_gpu_time(&time, GF_TEST_INTO(text));
     assert_string_equal(text, "the GPU had nothing to do 80.0 % of 100.0 s\n"
-                              "  25.0 % waiting for a file (read ahead in DataLoader workers, or "
-                              "use faster storage)\n"
+                              "  25.0 % waiting for a file (read ahead in other threads or "
+                              "processes, or use faster storage)\n"
                               "  3.0 % work too short for the launch rate\n"
                               "  2.0 % allocating or freeing in the driver");
     device->start.cause_ns[gf_host_file] = 224 * SECOND / 10; /* later, less than 5 % of the time */
@@ -68,6 +68,25 @@ static void the_start_is_named(void **state)
                               "  25.0 % waiting for a file\n"
                               "  2.0 % allocating or freeing in the driver\n"
                               "  50.0 % the submitting thread computed, in the first 45 s");
+}
+
+/* It is not known which work to move, or the work is that of launches. */
+static void only_the_programs_own_work_can_be_moved(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char buf[256];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_computing] = device->cause_ns[gf_host_optimizer] = 20 * SECOND;
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_optimizer, buf, sizeof(buf)));
+    device->line[gf_host_computing] = (struct gf_cause_line){
+        .ns = 20 * SECOND, .own_ns = 10 * SECOND, .at = {"/me/train.py", "step", 9}};
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    device->line[gf_host_computing].own_ns++;
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
 }
 
 /* A GPU that was drained by waits is refilled by launches; these are not what to mend. */
@@ -405,6 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(the_start_is_named),
+        cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(launches_after_waits_have_no_remedy),
         cmocka_unit_test(a_thread_without_a_cpu_lost_it_to_this_process_or_to_others),
         cmocka_unit_test(communication_has_a_line),

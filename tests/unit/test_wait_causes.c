@@ -166,6 +166,10 @@ static void frames_decide_between_causes(void **state)
          gf_host_thread,
          {{PACKAGES "torch/autograd/graph.py", "_engine_run_backward", 1}}},
         {gf_wait_running, gf_host_computing, {{PACKAGES "torch/_dynamo/eval_frame.py", "_fn", 1}}},
+        {gf_wait_running, gf_host_optimizer, {{PACKAGES "torch/optim/adamw.py", "AdamW.step", 1}}},
+        {gf_wait_running,
+         gf_host_computing,
+         {{PACKAGES "torch/optim/optimizer.py", "Optimizer.zero_grad", 1}}},
         /* after the program's last line */
         {gf_wait_sleep,
          gf_host_child,
@@ -184,10 +188,44 @@ static void frames_decide_between_causes(void **state)
          {{PACKAGES "torch/distributed/distributed_c10d.py", "barrier", 1}}},
     };
     (void)state;
-    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++)
-        assert_int_equal(gf_wait_cause(rows[i].kind, rows[i].frame, GF_ARRAY_LEN(rows[i].frame)),
-                         rows[i].cause);
-    assert_int_equal(gf_wait_cause(gf_wait_unread, NULL, 0), gf_host_other);
+    for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
+        const struct gf_python_place place = {.frames = rows[i].frame, .count = 2, .all = 2};
+        assert_int_equal(gf_wait_cause(rows[i].kind, &place), rows[i].cause);
+    }
+    assert_int_equal(gf_wait_cause(gf_wait_unread, &(struct gf_python_place){0}), gf_host_other);
+}
+
+/* The frames of a Dataset's method in the program, which the program's loop calls. */
+static void a_loader_calls_the_program(void **state)
+{
+    static const struct gf_pystack_frame frames[] = {
+        {"/usr/lib64/python3.9/zlib.py", "decompress", 3},
+        {"/home/me/train.py", "Images.__getitem__", 28},
+        {PACKAGES "torch/utils/data/_utils/fetch.py", "_MapDatasetFetcher.fetch", 54},
+        {"/home/me/train.py", "main", 60}};
+    const struct gf_python_place place = {.frames = frames, .count = 1, .all = 4},
+                                 apart = {.frames = frames, .count = 1, .all = 2};
+    (void)state;
+    assert_int_equal(gf_pystack_own_frame(frames, 4, true), 1);
+    assert_int_equal(gf_wait_cause(gf_wait_running, &place), gf_host_loader);
+    assert_int_equal(gf_wait_cause(gf_wait_running, &apart), gf_host_computing);
+    assert_int_equal(gf_wait_cause(gf_wait_sleep, &place), gf_host_sleep);
+}
+
+static void a_model_prepares_work_for_the_gpu(void **state)
+{
+    static const struct gf_pystack_frame frames[] = {
+        {PACKAGES "torch/nn/functional.py", "linear", 3},
+        {"/home/me/train.py", "Model.forward", 28},
+        {PACKAGES "torch/nn/modules/module.py", "Module._call_impl", 54},
+        {PACKAGES "torch/utils/_contextlib.py", "decorate_context", 116}};
+    (void)state;
+    assert_true(
+        gf_wait_prepares_work(&(struct gf_python_place){.frames = frames, .count = 1, .all = 2}));
+    assert_true(gf_wait_prepares_work(
+        &(struct gf_python_place){.frames = frames + 1, .count = 0, .all = 2}));
+    assert_false(gf_wait_prepares_work(
+        &(struct gf_python_place){.frames = frames + 3, .count = 0, .all = 1}));
 }
 
 #define GENERATED "/tmp/cache/sd/csd3g6hyiqug7me34wys723l4ctk3m5mvgmdhhgucd7xdqj53l4m.py"
@@ -239,6 +277,8 @@ int main(void)
         cmocka_unit_test(a_descriptor_is_told_by_its_link_and_its_end),
         cmocka_unit_test(only_files_of_packages_are_modules),
         cmocka_unit_test(frames_decide_between_causes),
+        cmocka_unit_test(a_loader_calls_the_program),
+        cmocka_unit_test(a_model_prepares_work_for_the_gpu),
         cmocka_unit_test(the_line_is_one_that_a_user_can_change),
         cmocka_unit_test(some_causes_are_known_by_frames_alone),
     };

@@ -47,6 +47,7 @@ struct gf_python_place {
      */
     const struct gf_pystack_frame *frames;
     size_t count;
+    size_t all; /* the number of frames with those outside of this line, which follow in `frames` */
     bool collects; /* garbage is being collected */
 };
 
@@ -135,12 +136,10 @@ const char *gf_wait_module(const char *file);
 /* Whether the cause is known by frames alone, whatever the thread waits for. */
 bool gf_wait_is_by_frames(enum gf_host_cause cause);
 
-/*
- * Returns the cause. frames: the thread's Python frames, innermost first, up to the first one in a
- * file of the program.
- */
-enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_pystack_frame *frames,
-                                 size_t count);
+/* Returns the cause. place: where the thread is; without frames if it is unknown. */
+enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_place *place);
+/* Whether a running thread is inside of PyTorch or of a model, and so prepares work for the GPU. */
+bool gf_wait_prepares_work(const struct gf_python_place *place);
 
 /* feeder.c: what the feeding thread does. */
 

@@ -50,7 +50,7 @@ static struct gf_idle_path *path_row_of(struct gf_cause_lines *lines, enum gf_ho
 }
 
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at, const char *path)
+                        const struct gf_python_line *at, const char *path, bool is_own)
 {
     char text[GF_PYTHON_PATH];
 
@@ -62,6 +62,7 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
     if (row) {
         row->ns += lines->pending_ns[cause];
         row->lately_ns += lines->pending_ns[cause];
+        row->own_ns += is_own ? lines->pending_ns[cause] : 0;
     }
     lines->pending_ns[cause] = 0;
     gf_store_release(&lines->locked, false);
@@ -117,6 +118,10 @@ bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_
 #define WAIT_NS UINT64_C(50000000)
 #define READ_LEAST_NS (READ_NS / 2) /* if the thread has entered or left a driver call */
 #define COST_TIMES 200u /* no reading for this many times the CPU time of the last one */
+/* A thread that submits work less often does other work meanwhile. */
+#define OWN_WORK_NS UINT64_C(1000000)
+/* An optimizer of parameters on the GPU submits work more often. */
+#define OPTIMIZER_NS UINT64_C(50000000)
 
 struct host_reading {
     struct gf_host *host;
@@ -128,6 +133,7 @@ struct host_reading {
     char path[GF_PYTHON_PATH];  /* of the thread that submits work; "" if unknown */
     bool in_gap;                /* the gap was still open after the system call was read */
     bool has_workers;           /* the children may be what the thread waits for */
+    bool is_own;                /* the thread runs code of the program that is not PyTorch's */
 };
 
 /* Reads the facts of the thread that decides. Returns whether the Python frames are its own. */
@@ -200,7 +206,7 @@ static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
         return gf_host_gil;
     if (is_own)
         kind = gf_feeder_kind(0, r->sample->python, &r->facts);
-    return gf_wait_cause(kind, place->frames, place->count);
+    return gf_wait_cause(kind, place);
 }
 
 #define CARRY_NS UINT64_C(1000000000)
@@ -232,8 +238,9 @@ static void read_host(void *closure)
         r->line = place.line;
     else
         *r->path = '\0';
+    r->is_own = is_own && !gf_wait_prepares_work(&place) && r->sample->between_ns >= OWN_WORK_NS;
     if (!is_own)
-        place.count = 0;
+        place.count = place.all = 0;
     r->cause = cause_of_facts(r, is_own, &place);
     carry_on(r, is_own);
     r->has_workers = may_wait_for_workers(r->cause, &place);
@@ -262,7 +269,9 @@ static enum gf_host_cause refine(enum gf_host_cause cause, const struct gf_host_
     /* While a thread waits for another one, such as autograd's, that one submits the work. */
     if (sample->launch_bound && (cause == gf_host_thread || cause == gf_host_waiting))
         return sample->after_wait ? gf_host_gpu_wait : gf_host_launches;
-    if (cause != gf_host_computing)
+    if (cause == gf_host_optimizer && sample->between_ns < OPTIMIZER_NS)
+        cause = gf_host_computing;
+    if (cause != gf_host_computing && cause != gf_host_loader)
         return cause;
     return sample->after_wait ? gf_host_gpu_wait : sample->launch_bound ? gf_host_launches : cause;
 }
@@ -280,7 +289,7 @@ static void record_line(struct host_reading *r)
         *r->path = '\0';
     }
     if (r->line.line)
-        gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path);
+        gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path, r->is_own);
     else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
         r->host->lines.pending_ns[cause] = 0; /* it counts for no line */
 }

@@ -17,6 +17,7 @@
 struct gf_cause_line {
     enum gf_host_cause cause;
     uint64_t ns, lately_ns; /* lately: the older the time is, the less of it counts */
+    uint64_t own_ns; /* the part of ns in which the program's own code ran, apart from launches */
     struct gf_python_line at;
 };
 
@@ -45,10 +46,11 @@ void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, 
 /*
  * Records that a line was read: all time that was added for this cause since its previous line was
  * read counts for this line and for this path, which may be "". If the table of lines is full, the
- * line is ignored; a new path replaces the one with the least time. Called on the sampler's thread.
+ * line is ignored; a new path replaces the one with the least time. is_own: see own_ns. Called on the
+ * sampler's thread.
  */
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at, const char *path);
+                        const struct gf_python_line *at, const char *path, bool is_own);
 
 /* Called when the whole time has grown by a quarter. */
 void gf_cause_lines_age(struct gf_cause_lines *lines);
@@ -93,6 +95,7 @@ struct gf_host_sample {
     pid_t python_tid;
     uintptr_t python;
     enum gf_host_cause call; /* driver or gpu_wait if a thread is inside such a call, else other */
+    uint64_t between_ns;     /* the mean time between submissions, or the time since the last one */
     bool launch_bound;       /* the thread submits work in quick succession */
     /* The thread submits work between any two samples, and has waited for the GPU since, or often. */
     bool after_wait;

@@ -207,6 +207,7 @@ static bool find_place(const struct walks *w, bool last_try, struct gf_python_pl
     set_line(&first[at], &ret->line);
     ret->frames = first;
     ret->count = is_own ? at : w->common;
+    ret->all = w->common;
     ret->collects = w->collects[0] && w->collects[1];
     return true;
 }

@@ -55,6 +55,7 @@ static struct sampler {
     uint64_t planned_ns;                 /* duration of the present sleep */
     uint64_t before_ns, begun, unlisted; /* time and counts of the previous sample */
     uint64_t waits, waited;              /* waits until the previous sample, and since */
+    uint64_t moved_ns;                   /* time of the last sample that saw a submission */
     bool settled;
     uint64_t reviewed_ns, reviewed_cpu_ns;
     pid_t tid;             /* the thread that samples */
@@ -210,6 +211,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
         .python_tid = gf_load_relaxed(&device->gaps.last_python_tid),
         .python = gf_load_relaxed(&device->gaps.last_python),
         .call = cause_of_call(),
+        .between_ns = moved ? interval / moved : now - sampler.moved_ns,
         .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS,
         .after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
         .gap = gap,
@@ -374,6 +376,8 @@ static void take_sample(void)
                        sampler.preload->step_graph);
     publish_facts(now, interval > 2 * sampler.planned_ns + DELAYED_NS);
     see_standstill(&answers, interval, now, late);
+    if (answers.begun != sampler.begun)
+        sampler.moved_ns = now;
     sampler.before_ns = now;
     sampler.begun = answers.begun;
     sampler.unlisted = answers.unlisted;

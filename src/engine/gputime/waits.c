@@ -218,6 +218,7 @@ struct row {
     uint32_t kinds;
     const char *module, *function;
     enum gf_host_cause cause;
+    bool within; /* frames outside of the program's line count, too */
 };
 
 #define KIND(name) (UINT32_C(1) << gf_wait_##name)
@@ -225,28 +226,39 @@ struct row {
 #define BLOCKED (ANY & ~KIND(running) & ~KIND(unread))
 
 static const struct row rows[] = {
-#define GF_WAIT(kinds, module, function, cause) {kinds, module, function, gf_host_##cause},
+#define GF_WAIT(kinds, module, function, cause) {kinds, module, function, gf_host_##cause, false},
+#define GF_WAIT_WITHIN(kinds, module, function, cause)                                             \
+    {kinds, module, function, gf_host_##cause, true},
 #include "engine/gputime/waits.def"
 #undef GF_WAIT
+#undef GF_WAIT_WITHIN
 };
 
-static bool has_frame(const struct row *row, const struct gf_pystack_frame *frames, size_t count)
+static bool has_frame(const char *module, const char *function,
+                      const struct gf_pystack_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *module = gf_wait_module(frames[i].file);
-        if (module && begins(module, row->module) && strstr(frames[i].function, row->function))
+        const char *found = gf_wait_module(frames[i].file);
+        if (found && begins(found, module) && strstr(frames[i].function, function))
             return true;
     }
     return false;
 }
 
-enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_pystack_frame *frames,
-                                 size_t count)
+enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_place *place)
 {
     for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++)
-        if ((rows[i].kinds >> kind & 1) && (!*rows[i].module || has_frame(&rows[i], frames, count)))
+        if ((rows[i].kinds >> kind & 1) &&
+            (!*rows[i].module || has_frame(rows[i].module, rows[i].function, place->frames,
+                                           rows[i].within ? place->all : place->count)))
             return rows[i].cause;
     return gf_host_waiting;
+}
+
+bool gf_wait_prepares_work(const struct gf_python_place *place)
+{
+    return has_frame("torch/", "", place->frames, place->count) ||
+           has_frame("torch/nn/modules/module.py", "", place->frames, place->all);
 }
 
 bool gf_wait_is_by_frames(enum gf_host_cause cause)

@@ -356,6 +356,8 @@ static enum gf_worker_state state_of_cause(enum gf_host_cause cause, bool has_fr
     case gf_host_other:
         return gf_worker_idle;
     case gf_host_computing:
+    case gf_host_optimizer:
+    case gf_host_loader:
     case gf_host_compile:
     case gf_host_gc:
         return gf_worker_busy;
@@ -410,7 +412,7 @@ static void read_worker(struct readings *r, struct gf_worker *worker, uint64_t p
     const uintptr_t python = find_state(r, worker);
     const bool has_frames = gf_python_line_read(worker->pid, python, &place, NULL);
     const enum gf_host_cause cause =
-        gf_wait_cause(gf_feeder_kind(worker->pid, python, &facts), place.frames, place.count);
+        gf_wait_cause(gf_feeder_kind(worker->pid, python, &facts), &place);
     if (facts.wait.kind != gf_wait_running)
         worker->waits = state_of_cause(cause, has_frames);
     if (state == gf_worker_idle)

@@ -85,6 +85,11 @@ static void say_users(struct gf_textbuf *out, const struct gf_cpu_use *use)
                use->cpus, use->cpus == 1 ? "" : "s");
 }
 
+static bool is_running(enum gf_host_cause cause)
+{
+    return cause == gf_host_computing || cause == gf_host_optimizer || cause == gf_host_loader;
+}
+
 /*
  * Whether most of the cause's time was a single gap, such as the start of the program. What helps in
  * each step is no remedy for it. A thread that computes has no CPU at times, so both are one gap.
@@ -94,7 +99,7 @@ static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_
     for (unsigned i = 0; i < GF_GAPS_LONGEST; i++) {
         const struct gf_gpu_gap *gap = &device->longest[i];
         uint64_t ns = device->cause_ns[gap->cause];
-        const bool computes = cause == gf_host_computing && gap->cause == gf_host_preempted;
+        const bool computes = is_running(cause) && gap->cause == gf_host_preempted;
         if (computes || (cause == gf_host_preempted && gap->cause != cause))
             ns += device->cause_ns[cause];
         else if (gap->cause != cause)
@@ -137,6 +142,13 @@ static bool computes_for_file(const struct gf_gpu_time_device *device)
            strcmp(line->file, writes->file) == 0;
 }
 
+/* Whether the line that computed does so between launches, and not for them. */
+static bool is_own_work(const struct gf_gpu_time_device *device)
+{
+    const struct gf_cause_line *line = &device->line[gf_host_computing];
+    return line->at.line && 2 * line->own_ns > line->ns;
+}
+
 const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
                                        const struct gf_gpu_time_device *device,
                                        enum gf_host_cause cause, char *buf, size_t size)
@@ -153,7 +165,7 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
         say_users(&out, &time->without_cpu);
     else if (cause == gf_host_computing && computes_for_file(device))
         gf_say(&out, "%s", causes[gf_host_file_write].remedy);
-    else
+    else if (cause != gf_host_computing || is_own_work(device))
         gf_say(&out, "%s", causes[cause].remedy);
     return buf;
 }
