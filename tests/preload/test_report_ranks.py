@@ -181,6 +181,8 @@ def test_slow_steps_have_the_reason_of_the_report(shown):
         row = {"at_s": 2.9, "ms": 600.0, "idle_ms": 500.0, "throttled_ms": 500.0, **slow}
         done = shown(log, report(7, 0, step_times=step_times(100.0, "marks", slow=[row])))
         assert re.search(rf"\n  step 29, rank 0 +600 ms +6.0 times +- +[\d:]+{reason}\n", done.stdout), done.stdout
+        assert answer(shown, log, report(7, 0, step_times=step_times(100.0, "marks", slow=[row])))["steps"]["rows"][0]["reason"] == (
+            reason.strip() or None)
 
 
 def test_slow_steps(shown):
@@ -195,7 +197,7 @@ def test_slow_steps(shown):
     found = answer(shown, first, late)["steps"]
     assert (found["ended"], found["slow"], found["median_s"]) == (59, 1, pytest.approx(0.1, abs=1e-6))
     assert found["rows"][0] == {"step": 20, "rank": 1, "pid": 8, "at": pytest.approx(STARTED + 3, abs=1e-5),
-                                "s": pytest.approx(0.6, abs=1e-6), "stall_us": 300000}
+                                "s": pytest.approx(0.6, abs=1e-6), "stall_us": 300000, "reason": None}
     assert answer(shown, first, late, flags=["--rank=0"])["steps"]["slow"] == 0
     assert answer(shown, first, late, flags=["--since=01:46:43"])["steps"]["ended"] < 59
 

@@ -103,9 +103,13 @@ static json_t *step_of(const struct gf_answer *answer, const struct gf_step *ste
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
 
-    return json_pack("{s:I,s:I,s:I,s:f,s:f,s:I}", "step", (json_int_t)step->step, "rank",
+    char text[64];
+    const char *reason = gf_step_reason(process, step, text);
+
+    return json_pack("{s:I,s:I,s:I,s:f,s:f,s:I,s:o}", "step", (json_int_t)step->step, "rank",
                      (json_int_t)process->rank, "pid", (json_int_t)process->pid, "at", step->at,
-                     "s", step->s, "stall_us", (json_int_t)step->stall_us);
+                     "s", step->s, "stall_us", (json_int_t)step->stall_us, "reason",
+                     *reason ? gf_json_text(reason) : json_null());
 }
 
 static json_t *steps_of(const struct gf_answer *answer, unsigned top)

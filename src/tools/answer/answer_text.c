@@ -179,9 +179,9 @@ static void print_table(FILE *out, const struct gf_answer *answer, const struct 
         fprintf(out, "  and %zu more (--top N)\n", tally->count - top);
 }
 
-/* Returns what the process's report says about the step, which has the same start and duration there. */
-static const char *step_reason(const struct gf_job_process *process, const struct gf_step *step,
-                               char ret[64])
+/* The process's report has the same start and duration of the step. */
+const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step,
+                           char ret[64])
 {
     json_t *slow;
     size_t i;
@@ -209,7 +209,7 @@ static void print_step(FILE *out, const struct gf_answer *answer, const struct g
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
     char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-", text[64];
-    const char *reason = step_reason(process, step, text);
+    const char *reason = gf_step_reason(process, step, text);
 
     if (process->rank >= 0)
         snprintf(label, sizeof(label), "step %lu, rank %ld", step->step, process->rank);
