@@ -433,6 +433,18 @@ static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
     return ret;
 }
 
+/* Whether the GPUs are known to have had work for nine tenths of the time: no copy's wait cost them time. */
+static bool are_busy(const struct gf_gpu_time *time)
+{
+    uint64_t whole = 0, empty = 0;
+
+    for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
+        whole += gf_gpu_time_whole(&time->device[i]);
+        empty += time->device[i].state_ns[gf_gpu_empty];
+    }
+    return whole && empty < whole / 10;
+}
+
 void gf_summary_copy_waits(const struct gf_report *report, struct gf_textbuf *out)
 {
     const struct gf_preload *preload = report->preload;
@@ -448,8 +460,10 @@ void gf_summary_copy_waits(const struct gf_report *report, struct gf_textbuf *ou
         return;
     gf_say(out, "; ");
     say_waiters(out, &longest);
-    gf_say(out, " waited %lu.%lu %% of the time for earlier work of their stream (%s)", share / 10,
-           share % 10, remedy(longest.to_device));
+    gf_say(out, " waited %lu.%lu %% of the time for earlier work of their stream", share / 10,
+           share % 10);
+    if (!are_busy(&report->gpu_time))
+        gf_say(out, " (%s)", remedy(longest.to_device));
 }
 
 void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interval_ns,
