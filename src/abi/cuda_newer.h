@@ -87,7 +87,18 @@ CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *
                                          unsigned long long flags, CUstream hStream);
 __typeof__(cuMemcpy3DBatchAsync_v2) cuMemcpy3DBatchAsync_v2_ptsz;
 #endif
+#if CUDA_VERSION < 13010
+CUresult CUDAAPI cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData,
+                                     unsigned int syncMode);
+__typeof__(cuLaunchHostFunc_v2) cuLaunchHostFunc_v2_ptsz;
+#endif
 #if CUDA_VERSION < 13020
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                             CUmemcpyAttributes *attr, CUstream hStream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags,
+                                               CUstream hStream);
+__typeof__(cuMemcpyWithAttributesAsync) cuMemcpyWithAttributesAsync_ptsz;
+__typeof__(cuMemcpy3DWithAttributesAsync) cuMemcpy3DWithAttributesAsync_ptsz;
 typedef struct CUstreamCigCaptureParams_st CUstreamCigCaptureParams;
 CUresult CUDAAPI cuStreamBeginCaptureToCig(CUstream hStream,
                                            CUstreamCigCaptureParams *streamCigCaptureParams);
@@ -105,4 +116,10 @@ CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream hStream, CUstreamCapture
                                                CUgraphRecaptureCallback callbackFunc,
                                                void *userData);
 __typeof__(cuStreamBeginRecaptureToGraph) cuStreamBeginRecaptureToGraph_ptsz;
+#endif
+#if CUDA_VERSION < 13050
+typedef struct CUDA_FABRIC_COPY_BATCH_OP_st CUDA_FABRIC_COPY_BATCH_OP;
+CUresult CUDAAPI cuFabricCpyBatchAsync(size_t numOps, CUDA_FABRIC_COPY_BATCH_OP *opList,
+                                       unsigned long long flags, CUstream hStream);
+__typeof__(cuFabricCpyBatchAsync) cuFabricCpyBatchAsync_ptsz;
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that all sources compile with the headers of older CUDA toolkits: cuda_versions.py SOURCE BUILD
+"""Checks that all sources compile with the headers of other CUDA toolkits: cuda_versions.py SOURCE BUILD
 
 The headers come from NVIDIA's Python wheels of the runtime, and are kept in the user's cache. The exit code is 77 if
 they cannot be fetched."""
@@ -14,7 +14,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 WHEELS = {"11.8": "nvidia-cuda-runtime-cu11==11.8.89", "12.4": "nvidia-cuda-runtime-cu12==12.4.127",
-          "12.8": "nvidia-cuda-runtime-cu12==12.8.90"}
+          "12.8": "nvidia-cuda-runtime-cu12==12.8.90", "13.5": "nvidia-cuda-runtime==13.5.37"}
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "gpufeed" / "cuda-versions"
 KEPT = ("-I", "-D", "-std", "-W", "-f")
 

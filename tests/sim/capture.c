@@ -7,11 +7,6 @@
 #include "copy.h"
 #include "graph.h"
 
-/* The driver exports these functions, too. */
-#pragma GCC visibility push(default)
-#include "../../src/abi/cuda_newer.h"
-#pragma GCC visibility pop
-
 #include <stdlib.h>
 
 static struct sim_capture *captures;

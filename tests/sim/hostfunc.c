@@ -41,6 +41,16 @@ static CUresult launch(bool per_thread, CUstream s, CUhostFn function, void *dat
 SIM_TWINS(cuLaunchHostFunc, _ptsz, launch, (CUstream s, CUhostFn function, void *data),
           (s, function, data))
 
+/* The mode says how the driver waits for earlier work, which makes no difference here. */
+static CUresult launch_v2(bool per_thread, CUstream s, CUhostFn function, void *data, unsigned mode)
+{
+    (void)mode;
+    return launch(per_thread, s, function, data);
+}
+
+SIM_TWINS(cuLaunchHostFunc_v2, _ptsz, launch_v2,
+          (CUstream s, CUhostFn function, void *data, unsigned mode), (s, function, data, mode))
+
 static void call_back(struct sim_op *op)
 {
     ((CUstreamCallback)(uintptr_t)op->payload[0])((CUstream)(uintptr_t)op->payload[1],

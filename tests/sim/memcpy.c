@@ -65,6 +65,19 @@ static enum sim_when when(const CUmemcpyAttributes *attributes)
     }
 }
 
+static CUresult with_attributes(bool per_thread, CUdeviceptr dst, CUdeviceptr src, size_t size,
+                                CUmemcpyAttributes *attributes, CUstream s)
+{
+    const struct sim_block block = sim_line(dst, src, size);
+    return attributes ? sim_copy(per_thread, s, &block, sim_any, sim_any, when(attributes))
+                      : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_TWINS(cuMemcpyWithAttributesAsync, _ptsz, with_attributes,
+          (CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attributes,
+           CUstream s),
+          (dst, src, size, attributes, s))
+
 /* Issues the members in the order of the arrays, although a driver may choose any order. */
 static CUresult batch(bool per_thread, CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
                       size_t count, CUmemcpyAttributes *attrs, size_t *first, size_t kinds,

@@ -143,6 +143,21 @@ SIM_TWINS(cuMemcpy3DBatchAsync_v2, _ptsz, batch_3d_v2,
           (size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream s),
           (count, ops, flags, s))
 
+static CUresult with_attributes_3d(bool per_thread, CUDA_MEMCPY3D_BATCH_OP *op,
+                                   unsigned long long flags, CUstream s)
+{
+    if (!op || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (op->src.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+        op->dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const struct sim_block b = block_of(op);
+    return sim_copy(per_thread, s, &b, sim_any, sim_any, sim_in_order);
+}
+
+SIM_TWINS(cuMemcpy3DWithAttributesAsync, _ptsz, with_attributes_3d,
+          (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream s), (op, flags, s))
+
 CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
                               size_t count, const CUDA_MEMCPY3D *c, CUcontext context)
 {

@@ -6,9 +6,8 @@
 #ifndef SIM_H
 #define SIM_H
 
-#define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
-#include <cuda.h>
+#include "../../src/abi/cuda_newer.h"
 #pragma GCC visibility pop
 
 #include <pthread.h>

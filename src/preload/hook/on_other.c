@@ -60,6 +60,27 @@ GF_STREAM_PAIR(ARRAY_TO_HOST_ASYNC, cuMemcpyAtoHAsync_v2);
 GF_STREAM_PAIR(BATCH_3D_V1, cuMemcpy3DBatchAsync);
 GF_STREAM_PAIR(BATCH_3D_V2, cuMemcpy3DBatchAsync_v2);
 
+/* The functions of CUDA 13.2 for a single copy with attributes, and that of CUDA 13.5 for fabrics. */
+#define WITH_ATTRIBUTES(symbol, null_stream)                                                       \
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
+                           (CUdeviceptr dst, CUdeviceptr src, size_t size,                         \
+                            CUmemcpyAttributes * attr, CUstream hStream),                          \
+                           (dst, src, size, attr, hStream))
+#define WITH_ATTRIBUTES_3D(symbol, null_stream)                                                    \
+    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
+        symbol, hStream, null_stream, gf_work_copy,                                                \
+        (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream hStream),                 \
+        (op, flags, hStream))
+#define FABRIC_BATCH(symbol, null_stream)                                                          \
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
+                           (size_t numOps, CUDA_FABRIC_COPY_BATCH_OP * opList,                     \
+                            unsigned long long flags, CUstream hStream),                           \
+                           (numOps, opList, flags, hStream))
+
+GF_STREAM_PAIR(WITH_ATTRIBUTES, cuMemcpyWithAttributesAsync);
+GF_STREAM_PAIR(WITH_ATTRIBUTES_3D, cuMemcpy3DWithAttributesAsync);
+GF_STREAM_PAIR(FABRIC_BATCH, cuFabricCpyBatchAsync);
+
 #define DECOMPRESS(symbol, null_stream)                                                            \
     GF_SUBMIT_HOOK(symbol, stream, null_stream, gf_work_kernel,                                    \
                    (CUmemDecompressParams * paramsArray, size_t count, unsigned flags,             \

@@ -52,6 +52,10 @@ DESTROY(cuStreamDestroy_v2);
     GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
                            (CUstream hStream, CUhostFn fn, void *userData),                        \
                            (hStream, fn, userData))
+#define HOST_FUNCTION_V2(symbol, null_stream)                                                      \
+    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
+                           (CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode),     \
+                           (hStream, fn, userData, syncMode))
 #define CALLBACK(symbol, null_stream)                                                              \
     GF_SUBMIT_VISIBLE_HOOK(                                                                        \
         symbol, hStream, null_stream, gf_work_kernel,                                              \
@@ -71,6 +75,7 @@ GF_STREAM_PAIR(KERNEL, cuLaunchKernel);
 GF_STREAM_PAIR(KERNEL_EX, cuLaunchKernelEx);
 GF_STREAM_PAIR(COOPERATIVE, cuLaunchCooperativeKernel);
 GF_STREAM_PAIR(HOST_FUNCTION, cuLaunchHostFunc);
+GF_STREAM_PAIR(HOST_FUNCTION_V2, cuLaunchHostFunc_v2);
 GF_STREAM_PAIR(CALLBACK, cuStreamAddCallback);
 GF_STREAM_PAIR(GRAPH, cuGraphLaunch);
 
