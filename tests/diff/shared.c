@@ -9,13 +9,13 @@
  * or on the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking stream whose first
  * calls are made in a capture. pending HOW: a copy waits for an earlier result. fault: another thread puts it on the stream
  * during a fault of the copy before. relisted: a thread waits meanwhile for the work before it. destroyed, released: it is on a
- * stream that is destroyed, or whose context loses one reference, ended: on the own stream of a thread that ends. Then the copy
- * is on the legacy stream. source: the result is that an earlier copy has read its source. queue: the other thread keeps kernels
- * queued; prints whether a copy waits for a few of them only. reused: as holds, with a copy that the driver does not let wait.
- * While the handler runs, the other thread makes copies behind work that ends after the copy's call, and then captures the
- * copy's stream. fetches: the other thread ends the hold of a copy, whose handler then permits a page at a time, for each of
- * which it waits for a third thread's copies on other streams. stale: a host function of the other thread changes the source of
- * a synchronous copy. place: a host function looks at the destination of a copy from the device.
+ * stream that is destroyed, or whose context loses one reference, ended: on the own stream of a thread that ends. Then the
+ * copy is on the legacy stream. queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them
+ * only. reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies
+ * behind work that ends after the copy's call, and then captures the copy's stream. fetches: the other thread ends the hold of
+ * a copy, whose handler then permits a page at a time, for each of which it waits for a third thread's copies on other
+ * streams. stale: a host function of the other thread changes the source of a synchronous copy. place: a host function looks
+ * at the destination of a copy from the device.
  */
 #include "kit.h"
 
@@ -434,30 +434,11 @@ static void result_of_ended_thread(void)
     use_own_streams();
 }
 
-/* The program overwrites page-locked memory that an earlier copy reads. */
-static void overwrite_source(void)
-{
-    unsigned char *const source = kit_pinned(ORDERED);
-
-    memset(source, 7, ORDERED);
-    launch();
-    MUST(cu.cuMemcpyHtoDAsync_v2(device + ORDERED, source, ORDERED, stream));
-    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, ORDERED, stream));
-    memset(source, 9, ORDERED);
-    MUST(cu.cuMemcpyDtoHAsync_v2(host, device + ORDERED, ORDERED, stream));
-    for (size_t at = 0; at < ORDERED; at += 4096)
-        WANT(host[at] == 7);
-}
-
 static void pending(const char *how)
 {
     MUST(cu.cuEventCreate(&submitted, CU_EVENT_DISABLE_TIMING));
     value = kit_pinned(4);
     spin_ns = 200000000;
-    if (strcmp(how, "source") == 0) {
-        overwrite_source();
-        return;
-    }
     if (strcmp(how, "fault") == 0) {
         result_at_fault();
     } else if (strcmp(how, "relisted") == 0) {

@@ -99,9 +99,19 @@ def test_which_asynchronous_copies_wait(run, case, mode, work, waits):
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("how", ["fault", "relisted", "destroyed", "released", "ended", "source"])
+@pytest.mark.parametrize("how", ["fault", "relisted", "destroyed", "released", "ended"])
 def test_a_copy_waits_for_a_result(run, how, preload):
     done = run(APPS / "shared", "pending", how, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("case, settings", [
+    ("pinned", STAGED), ("rows", STAGED), ("pinned", {**STAGED, "GPUFEED_STAGE_MIN": 8 << 20}), ("pinned", {"GPUFEED_STAGE_THREADS": 2}),
+    ("registered", STAGED), ("registered", {"GPUFEED_STAGE_THREADS": 2})])
+def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload):
+    """Also if the earlier copy is too small to be staged by two threads, or by option."""
+    done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **settings)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 

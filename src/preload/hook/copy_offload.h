@@ -36,6 +36,7 @@ struct gf_copy_offload {
     uint64_t major_faults; /* of the thread, before the driver's call; set if behind */
     uint64_t since;        /* when the engine declined, in ns; 0 if the copy was not offered */
     bool counted;          /* the copy is counted as in progress */
+    bool made;             /* the engine made the copy */
 };
 
 /*
@@ -63,11 +64,13 @@ static inline bool gf_copy_offload(struct gf_copy_offload *ret, enum gf_hook hoo
     ret->since = 0;
     ret->behind = false;
     ret->counted = false;
+    ret->made = false;
     if (gf_thread.inside)
         return false;
     gf_count_bytes(hook, call->bytes);
-    return gf_unlikely(call->bytes >= gf_copy_offload_counted()) &&
-           gf_copy_offload_large(ret, hook, linear);
+    ret->made = gf_unlikely(call->bytes >= gf_copy_offload_counted()) &&
+                gf_copy_offload_large(ret, hook, linear);
+    return ret->made;
 }
 
 /* Called after the driver's call. Returns `result`. */
@@ -79,14 +82,23 @@ static inline CUresult gf_copy_offload_end(const struct gf_copy_offload *offload
 }
 
 /*
+ * Whether the driver may read the source of a copy to the device after the call: it is page-locked,
+ * or that is unknown, because the copy was not offered. Smaller copies never count.
+ */
+#define GF_COPY_READ_LATER ((size_t)1 << 20)
+static inline bool gf_copy_reads_later(const struct gf_copy_offload *offload)
+{
+    return offload->since ? !offload->wait.pageable
+                          : !offload->made && offload->call->bytes >= GF_COPY_READ_LATER;
+}
+
+/*
  * Called after an asynchronous copy, whose destination may be page-locked memory of the program. If
- * its source is, the program sees that it may write there again. Only a copy that was offered has
- * found that out.
+ * its source is, the program sees that it may write there again.
  */
 static inline CUresult gf_copy_is_visible(const struct gf_copy_offload *offload, CUresult result)
 {
-    const bool reads_later = offload->since && !offload->wait.pageable;
-    return offload->call->way == gf_copy_h2d && !reads_later
+    return offload->call->way == gf_copy_h2d && !gf_copy_reads_later(offload)
                ? result
                : gf_submit_visible(offload->call->stream, result);
 }

@@ -307,15 +307,16 @@ static enum gf_bypass check_early(struct gf_admission *a)
 
 /*
  * If no known pool can stage the copy, the copy is only counted, and the cached kind of its memory
- * suffices for that. If the called function defines the direction, known_reason can be set before
- * any query to the driver.
+ * suffices for that. But later copies wait for an asynchronous copy from page-locked memory. If the
+ * called function defines the direction, known_reason can be set before any query to the driver.
  */
 static enum gf_bypass check_host_memory(struct gf_admission *a)
 {
     if (a->is_directed)
         a->known_reason = check_most_threads(a);
-    const enum gf_bypass reason =
-        gf_classify_host(a->call, a->known_reason != gf_bypass_none, &a->kind.direction);
+    const bool counts =
+        a->known_reason != gf_bypass_none && (!a->call->async || a->call->way == gf_copy_d2h);
+    const enum gf_bypass reason = gf_classify_host(a->call, counts, &a->kind.direction);
     if (reason != gf_bypass_none)
         return reason;
     if (!a->is_directed)
