@@ -115,6 +115,14 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("way", ["h2d", "d2h"])
+def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, preload):
+    done = run(APPS / "gone", way, sim=True, preload=preload, GPUFEED_ASYNC="driver", GPUFEED_VERBOSE=1, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+    assert "left to the driver" not in done.stderr
+
+
 # Calls with a stream, or with an implied one, that no hook orders with other threads' copies.
 UNORDERED = {
     "cuStreamQuery|cuStreamIsCapturing|cuStreamCopyAttributes|cuStreamSetAttribute|cuStreamUpdateCaptureDependencies.*|cuStreamGet.*": "put nothing on the stream",

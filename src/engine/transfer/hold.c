@@ -100,11 +100,45 @@ void gf_hold_note_shared(CUstream stream, CUcontext context)
 
 /* The calls of other threads. */
 
-void gf_hold_publish(CUcontext context)
+/* The calling thread's record; NULL if other threads share it. */
+static struct gf_submitter *own_record(void)
 {
     const unsigned own = records() ? gf_setup.submitter() : GF_SUBMITTERS;
-    if (own < GF_SUBMITTERS)
-        gf_store_release(&records()->submitters[own].context, (uintptr_t)context);
+    return own < GF_SUBMITTERS ? &records()->submitters[own] : NULL;
+}
+
+void gf_hold_publish(CUcontext context)
+{
+    struct gf_submitter *const own = own_record();
+    if (own)
+        gf_store_release(&own->context, (uintptr_t)context);
+}
+
+void gf_hold_leaves_stream(void)
+{
+    struct gf_submitter *const own = own_record();
+    if (own)
+        gf_store_relaxed(&own->lost_stream, 0);
+}
+
+bool gf_hold_uses_stream(CUstream stream)
+{
+    struct gf_submitter *const own = own_record();
+
+    if (!own)
+        return true;
+    gf_store_seq_cst(&own->used_stream, (uintptr_t)stream);
+    if (gf_load_seq_cst(&own->lost_stream) != (uintptr_t)stream)
+        return true;
+    gf_hold_used_stream();
+    return false;
+}
+
+void gf_hold_used_stream(void)
+{
+    struct gf_submitter *const own = own_record();
+    if (own)
+        gf_store_release(&own->used_stream, 0);
 }
 
 /*

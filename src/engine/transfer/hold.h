@@ -54,6 +54,15 @@ void gf_hold_note_shared(CUstream stream, CUcontext context);
 void gf_hold_publish(CUcontext context);
 
 /*
+ * Called before and after a copy waits for its stream. False: another thread has destroyed the stream
+ * meanwhile. Its work is done, but the copy must not use it any more. Otherwise no thread destroys it
+ * until gf_hold_used_stream, which is called when the copy holds the stream or will not use it.
+ */
+void gf_hold_leaves_stream(void);
+bool gf_hold_uses_stream(CUstream stream);
+void gf_hold_used_stream(void);
+
+/*
  * Holds the stream. False: another thread is inside a call that may put something on the stream, or
  * there are too many holds. If the calling thread's batch holds the stream already, *ret is the
  * batch's hold.

@@ -89,6 +89,7 @@ static inline void gf_submitter_end_calls(unsigned set)
     gf_store_relaxed(&submitter->doing, 0);
     gf_store_relaxed(&submitter->stream, 0);
     gf_store_relaxed(&submitter->context, 0);
+    gf_store_relaxed(&submitter->used_stream, 0);
     gf_visible_to_legacy(&submitter->own_visible);
     gf_store_release(&submitter->ended, gf_load_relaxed(&submitter->begun));
 }

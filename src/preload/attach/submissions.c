@@ -12,6 +12,8 @@
 #define SPIN_NS 50000
 /* The longest wait for the program's threads. One may have left its query by longjmp. */
 #define QUERY_NS UINT64_C(100000000)
+/* The longest wait for a copy that is about to hold the stream. */
+#define COPY_NS UINT64_C(1000000000)
 
 _Static_assert(GF_SUBMITTERS_OWN == GF_COUNTER_OWN, "submitters are numbered as counter sets");
 
@@ -183,6 +185,32 @@ void gf_submissions_unlist(CUstream stream)
     gf_add_release(&gf_submissions_epoch, 1);
     if (gf_unlikely(is_asking((uintptr_t)stream)))
         await_query(is_asking, (uintptr_t)stream, SAMPLER_NS);
+}
+
+static bool is_used(uintptr_t stream)
+{
+    const unsigned own = gf_submitter_of_caller();
+
+    for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++)
+        if (i != own && gf_load_seq_cst(&gf_submissions.submitters[i].used_stream) == stream)
+            return true;
+    return false;
+}
+
+void gf_submissions_lose(CUstream stream)
+{
+    const uintptr_t handle = (uintptr_t)stream;
+    const unsigned own = gf_submitter_of_caller();
+
+    if (handle <= GF_SUBMIT_FILLING) /* a predefined handle, which cannot be destroyed */
+        return;
+    for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++) {
+        struct gf_submitter *other = &gf_submissions.submitters[i];
+        if (i != own && (gf_load_relaxed(&other->stream) & ~GF_SUBMIT_NON_BLOCKING) == handle)
+            gf_store_seq_cst(&other->lost_stream, handle);
+    }
+    if (gf_unlikely(is_used(handle)))
+        await_query(is_used, handle, COPY_NS);
 }
 
 static bool belongs(uintptr_t context, int own_device, CUcontext ended, int device)

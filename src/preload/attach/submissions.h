@@ -85,6 +85,11 @@ void gf_submissions_unlist(CUstream stream);
  * If context is NULL, removes all contexts of the device, or of all devices if device is negative.
  */
 void gf_submissions_unlist_context(CUcontext context, int device);
+/*
+ * Called before a stream is destroyed. A copy of another thread that waits for the stream does not use
+ * it any more; waits at most a second for one that has just waited, and uses it.
+ */
+void gf_submissions_lose(CUstream stream);
 /* gf_preload.submitter */
 unsigned gf_submitter_of_caller(void);
 /* Called in a forked child, which has no sampler. */

@@ -16,6 +16,7 @@
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
         gf_submissions_unlist(hStream);                                                            \
+        gf_submissions_lose(hStream);                                                              \
         const unsigned captures = gf_captures_of_stream(hStream);                                  \
         const CUresult result = GF_ORDERED(hStream ? hStream : CU_STREAM_LEGACY, real(hStream));   \
         gf_captures_left(captures, result == CUDA_SUCCESS);                                        \

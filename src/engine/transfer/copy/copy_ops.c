@@ -23,7 +23,8 @@ static void count_bypass(const struct gf_admission *admission, enum gf_bypass re
 
 /*
  * Whether the stream is idle. Called before the driver makes a copy whose duration is wanted. If
- * the driver's call would wait for the stream, waits for the stream first.
+ * the driver's call would wait for the stream, waits for the stream first. If another thread destroys
+ * the stream meanwhile, sets ret->rest.
  */
 static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_result *ret)
 {
@@ -35,10 +36,16 @@ static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_re
     const bool waits = !call->async || admission->kind.direction == gf_direction_d2h;
     bool idle = false;
 
-    return request.ring && gf_ring_is_on(request.ring) &&
-           gf_pipeline_await_stream(&request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret) ==
-               gf_bypass_none &&
-           (waits || idle);
+    if (!request.ring || !gf_ring_is_on(request.ring))
+        return false;
+    gf_hold_leaves_stream();
+    if (gf_pipeline_await_stream(&request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret) !=
+        gf_bypass_none)
+        return false;
+    if (waits && !gf_hold_uses_stream(call->stream))
+        ret->rest = gf_ring_stream(request.ring);
+    gf_hold_used_stream();
+    return waits || idle;
 }
 
 /*
@@ -87,6 +94,7 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
             reason = gf_bypass_failed;
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
         ret->stream_was_idle = is_idle_now(admission, ret);
+        reason = ret->rest ? gf_bypass_none : reason;
     }
     if (reason == gf_bypass_none || !reads_now(reason)) {
         gf_readahead_end(readahead);

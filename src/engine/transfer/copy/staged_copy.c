@@ -28,6 +28,8 @@ enum gf_order {
      * single DMA behind their work.
      */
     gf_order_queued,
+    /* The copy has waited for the stream, which another thread has destroyed meanwhile. */
+    gf_order_lost,
 };
 
 /*
@@ -72,12 +74,27 @@ static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bo
     *ret_order = gf_order_queued;
     if (waits && shared)
         return gf_bypass_shared;
+    gf_hold_leaves_stream();
     enum gf_bypass reason =
         gf_pipeline_await_stream(request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
+    if (waits && reason == gf_bypass_none && !gf_hold_uses_stream(request->call->stream)) {
+        *ret_order = gf_order_lost;
+        return gf_bypass_none;
+    }
     if (reason == gf_bypass_none && idle && !shared)
         reason = hold_idle(request, waits, ret, ret_order);
+    gf_hold_used_stream();
     return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
                                                                            : reason;
+}
+
+/* The copy cannot use its own stream, so the driver makes it on the ring's stream. */
+static enum gf_bypass leave_all(const struct gf_stage_request *request, struct gf_stage_result *ret)
+{
+    ret->result = CUDA_SUCCESS;
+    ret->done = 0;
+    ret->rest = gf_ring_stream(request->ring);
+    return gf_bypass_none;
 }
 
 static bool is_shared(const struct gf_stage_request *request)
@@ -297,7 +314,9 @@ static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
     h2d_enter(request, ret);
     ret->stream_was_idle = reason == gf_bypass_none;
     ret->is_queued = false;
-    return reason != gf_bypass_none ? reason : h2d_stage_chunks(request, false, ret);
+    return reason != gf_bypass_none ? reason
+           : order == gf_order_lost ? leave_all(request, ret)
+                                    : h2d_stage_chunks(request, false, ret);
 }
 
 /*
@@ -348,6 +367,8 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
 
     if (unstaged != gf_bypass_none)
         return unstaged;
+    if (order == gf_order_lost)
+        return leave_all(request, ret);
     if (order == gf_order_cut)
         gf_visible_waited(&mark);
     ret->stream_was_idle = order != gf_order_queued;
@@ -493,6 +514,8 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
 
     if (unstaged != gf_bypass_none)
         return unstaged;
+    if (order == gf_order_lost)
+        return leave_all(request, ret);
     ret->stream_was_idle = true;
     d2h_enter(request, ret);
     if (!gf_pipeline_open_chunks(&pipeline, request, true))
