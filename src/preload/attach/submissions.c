@@ -202,7 +202,8 @@ void gf_submissions_lose(CUstream stream)
     const uintptr_t handle = (uintptr_t)stream;
     const unsigned own = gf_submitter_of_caller();
 
-    if (handle <= GF_SUBMIT_FILLING) /* a predefined handle, which cannot be destroyed */
+    /* a predefined handle cannot be destroyed; a forked child has no copies of other threads */
+    if (handle <= GF_SUBMIT_FILLING || !gf_submissions_on())
         return;
     for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++) {
         struct gf_submitter *other = &gf_submissions.submitters[i];
