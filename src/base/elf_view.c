@@ -16,7 +16,7 @@
 int gf_elf_view_open(const char *path, struct gf_elf_view *ret)
 {
     struct stat found;
-    const int fd = gf_input_open_stored(path);
+    const int fd = gf_input_open(path);
 
     if (fd < 0)
         return fd;

@@ -71,20 +71,21 @@ static int open_checked(const char *path, bool pipes)
     return result;
 }
 
-int gf_input_open(const char *path)
+int gf_input_open_any(const char *path)
 {
     return open_checked(path, false);
 }
 
-int gf_input_open_stored(const char *path)
+int gf_input_open(const char *path)
 {
-    const int fd = gf_input_open(path);
+    const int fd = gf_input_open_any(path);
     struct statfs system;
 
     /* fstatfs may fail for a file system of FUSE, but not for one of the kernel's. */
     if (fd < 0 || syscall(SYS_fstatfs, fd, &system) ||
         (system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
-         system.f_type != EFIVARFS_MAGIC))
+         system.f_type != EFIVARFS_MAGIC && system.f_type != TRACEFS_MAGIC &&
+         system.f_type != DEBUGFS_MAGIC))
         return fd;
     syscall(SYS_close, fd);
     return -EINVAL;

@@ -6,20 +6,19 @@
 
 /*
  * Opens a regular file for reading. Returns a descriptor or -errno; -EISDIR or -EINVAL if the path
- * names another kind of file. Opening a device or a FIFO may wait or have side effects, so a file of
- * another kind is never opened, even if it replaces the file meanwhile. Needs /proc. Makes only system
- * calls, as os/procfs.h does.
+ * names another kind of file, or a file that the kernel makes up, as in /proc and /sys. Opening a
+ * device or a FIFO may wait or have side effects, so a file of another kind is never opened, even if
+ * it replaces the file meanwhile. To read or map a file of the kernel may have side effects, too: a
+ * read of /proc/kmsg takes messages from the log. Needs /proc. Makes only system calls, as
+ * os/procfs.h does.
  */
 int gf_input_open(const char *path);
 
-/*
- * Refuses also files that the kernel makes up, in /proc and /sys, with -EINVAL: to read or map one may
- * have side effects, as with the registers of a device.
- */
-int gf_input_open_stored(const char *path);
+/* Opens also regular files that the kernel makes up. */
+int gf_input_open_any(const char *path);
 
 /*
- * As gf_input_open, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
+ * As gf_input_open_any, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
  * is written to. Another user's pipe is refused, because nothing may ever be written to it; and a pipe
  * at which another user's link points, or which has a second name, because its bytes may be for a
  * service.

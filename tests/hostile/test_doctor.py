@@ -171,6 +171,17 @@ def test_a_file_without_end_in_a_recording(run, machine, name, kind):
         assert kind == "hole" or not opened, opened
 
 
+@pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online", "topology.txt", "dev/kmsg", "dev/cpu_dma_latency"])
+def test_a_file_of_the_kernel_in_a_recording(run, machine, name):
+    """A read of /proc/kmsg takes messages from the log, and a read of a file in /sys may change the registers of a device."""
+    linked, trace = "/sys/kernel/uevent_seqnum", machine.parent / "trace"
+    (machine / name).unlink(missing_ok=True)
+    (machine / name).parent.mkdir(exist_ok=True)
+    (machine / name).symlink_to(linked)
+    run("/usr/bin/strace", "-P", linked, "-o", trace, COMMAND, "doctor", "--machine", machine, preload=False, timeout=20)
+    assert "fstat" in trace.read_text() and "read(" not in trace.read_text(), trace.read_text()
+
+
 @pytest.mark.parametrize("link", ["root", "cwd", "fd"])
 @pytest.mark.parametrize("name", ["proc/meminfo", "sys/devices/system/cpu/online", "topology.txt",
                                   "var/lib/kubelet/cpu_manager_state", "dev/cpu_dma_latency"])

@@ -31,7 +31,7 @@ static char *read_bytes(int fd, size_t size, size_t *ret_length)
 
 char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length)
 {
-    const int fd = gf_input_open_stored(path);
+    const int fd = gf_input_open(path);
     struct stat found;
     char *text = NULL;
     int error = fd < 0 ? -fd : 0;

@@ -135,8 +135,7 @@ int gf_source_open(const struct gf_source *source)
         const int copy = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
         return copy < 0 ? -errno : copy;
     }
-    return source->is_named ? gf_input_open_or_pipe(source->path)
-                            : gf_input_open_stored(source->path);
+    return source->is_named ? gf_input_open_or_pipe(source->path) : gf_input_open(source->path);
 }
 
 const char *gf_source_reason(int error)

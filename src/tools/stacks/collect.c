@@ -24,7 +24,7 @@ static int open_sound(const char *path)
     char same[32];
     struct gf_elf_view view;
     struct stat found;
-    const int fd = gf_input_open(path);
+    const int fd = gf_input_open_any(path);
 
     if (fd < 0 || (fstat(fd, &found) == 0 && !found.st_size))
         return fd;
