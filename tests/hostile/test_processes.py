@@ -144,6 +144,45 @@ def test_a_list_that_another_user_fills(other, shared, compile_c):
     assert int(re.search(r"(\d+) more processes are not shown", text)[1]) >= 48, text
 
 
+# Each reading of the time is 45 ms later than it is. Counts the lists of mappings that are opened.
+LATER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+    static int calls;
+    const int result = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, ret);
+    const long later = ret->tv_nsec + 45000000L * calls++;
+    ret->tv_sec += later / 1000000000;
+    ret->tv_nsec = later % 1000000000;
+    return result;
+}
+FILE *fopen64(const char *path, const char *mode) {
+    FILE *(*next)(const char *, const char *) = (FILE *(*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen");
+    FILE *opened = strstr(path, "/maps") ? next(getenv("OPENED"), "a") : NULL;
+    if (opened) fprintf(opened, "%s\n", path), fclose(opened);
+    return next(path, mode);
+}
+"""
+
+
+@needs_root
+def test_many_processes_that_answer(other, shared, compile_c):
+    """Each is answered soon, and so thousands of processes, which may share one long list of mappings, would take minutes."""
+    program = shutil.copy(compile_c(ENGINES, "-pthread"), shared)
+    later = compile_c(LATER, "-shared", "-fPIC", "-ldl", name="later.so")
+    with other.start([program, "600", program], stdout=subprocess.PIPE) as many:
+        assert many.stdout.readline() == b"ready\n"
+        others = {str(one) for one in pathlib.Path("/proc").glob("[0-9]*/maps") if os.stat(one.parent).st_uid}
+        subprocess.run(["/usr/bin/env", f"LD_PRELOAD={later}", f"OPENED={shared}/opened", COMMAND, "top", "-n1"], timeout=100, check=True)
+        many.kill()
+    opened = others & set((shared / "opened").read_text().split())
+    assert len(others) >= 600 and 50 < len(opened) < 300, (len(others), len(opened))
+
+
 def test_children_of_a_process_with_many_threads(tmp_path, compile_c):
     """The threads' names are read to decide whether the process is shown in place of its children, once for each child."""
     program = compile_c(ENGINES, "-pthread")

@@ -387,7 +387,8 @@ static uid_t user_of(pid_t pid)
 #define PATIENCE_HALVES 5
 /*
  * How long the processes of other users may keep one list waiting. Of a user's many processes, each may
- * answer shortly before its time is over. An answer within QUICK_NS does not count.
+ * answer shortly before its time is over. An answer within QUICK_NS counts half, because on a busy machine
+ * any answer may take some milliseconds.
  */
 #define OTHERS_NS PATIENCE_NS
 #define QUICK_NS UINT64_C(50000000)
@@ -402,7 +403,8 @@ static uint64_t patience_for(bool is_other, uint64_t most_ns)
 static void count_wait(bool is_other, bool answered, uint64_t since_ns)
 {
     const uint64_t took_ns = gf_now_ns() - since_ns;
-    others_ns += is_other && (!answered || took_ns > QUICK_NS) ? took_ns : 0;
+    const bool is_quick = answered && took_ns <= QUICK_NS;
+    others_ns += !is_other ? 0 : is_quick ? took_ns / 2 : took_ns;
 }
 
 void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
