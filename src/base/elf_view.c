@@ -118,6 +118,20 @@ static bool has_dynamic_end(const struct gf_elf_view *view, const Elf64_Phdr *se
     return entry.d_tag == DT_NULL;
 }
 
+#define TABLE_HEAD 12 /* bytes before the table of functions */
+
+/*
+ * Whether the table of unwind data has the form that linkers write. libunwind reads no other form: it
+ * aborts, or follows pointers of the file. Without a table, linkers write another form.
+ */
+static bool has_usual_table(const struct gf_elf_view *view, const Elf64_Phdr *segment)
+{
+    static const char usual[] = {1, 0x1b, 0x03, 0x3b}; /* version, encodings */
+
+    return segment->p_filesz >= TABLE_HEAD &&
+           memcmp(view->bytes + segment->p_offset, usual, sizeof(usual)) == 0;
+}
+
 static bool has_whole_segments(const struct gf_elf_view *view)
 {
     size_t count;
@@ -126,7 +140,8 @@ static bool has_whole_segments(const struct gf_elf_view *view)
     for (size_t i = 0; i < count; i++) {
         const Elf64_Phdr segment = segments[i];
         if (!bytes_at(view, segment.p_offset, segment.p_filesz, 1) ||
-            (segment.p_type == PT_DYNAMIC && !has_dynamic_end(view, &segment)))
+            (segment.p_type == PT_DYNAMIC && !has_dynamic_end(view, &segment)) ||
+            (segment.p_type == PT_GNU_EH_FRAME && !has_usual_table(view, &segment)))
             return false;
     }
     return segments;

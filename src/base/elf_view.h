@@ -67,8 +67,8 @@ const Elf64_Ehdr *gf_elf_view_header(const struct gf_elf_view *view);
  */
 
 /*
- * Whether all segments, sections and names of sections are within the file, and the dynamic entries end.
- * libunwind does not check this.
+ * Whether all segments, sections and names of sections are within the file, the dynamic entries end, and
+ * the table of unwind data has its usual form. libunwind does not check this.
  */
 bool gf_elf_view_is_whole(const struct gf_elf_view *view);
 

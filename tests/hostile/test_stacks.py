@@ -445,6 +445,22 @@ def test_a_library_whose_tables_are_elsewhere(started, compile_c, tmp_path, kind
     assert done.returncode == 0 and b"was not read" not in done.stdout and done.stdout.count(b"thread ") >= 7, done
 
 
+@pytest.mark.parametrize("encodings", ["ffff", "0350", "9b3b"], ids=["no table", "other table", "indirect"])
+def test_a_library_with_another_table_of_unwind_data(started, compile_c, tmp_path, encodings):
+    """libunwind ends the child that reads the stacks if the table has another form, also the form of a linker without a table."""
+    library = bytearray(compile_c(LIBRARY, "-shared", "-fPIC", name="libwaits.so").read_bytes())
+    header = next(at for at in range(64, 64 + 56 * library[56], 56) if struct.unpack_from("<I", library, at)[0] == 0x6474e550)
+    table = struct.unpack_from("<Q", library, header + 8)[0]
+    assert library[table:table + 4] == b"\x01\x1b\x03\x3b"
+    library[table + 1 if encodings == "9b3b" else table + 2], library[table + 3] = bytes.fromhex(encodings)
+    if encodings == "9b3b":
+        library[table + 4:table + 8] = struct.pack("<i", 1 << 30)
+    for i in range(6):
+        (tmp_path / f"{i}").write_bytes(library)
+    done = stacks(started(compile_c(IN_FILES, "-pthread"), tmp_path).pid)
+    assert done.returncode == 0 and b"was not read" not in done.stdout and done.stdout.count(b"thread ") >= 7, done
+
+
 # An open takes 2 s, except those of the process itself and those during which it is traced.
 OPENS_SLOWLY = FUSE.replace("import ctypes", "import ctypes, re, time").replace("while True", """
 pids, slow = [], 0
