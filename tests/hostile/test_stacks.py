@@ -492,6 +492,41 @@ def test_files_that_are_opened_slowly(started, compile_c, tmp_path):
     assert done.stdout.count(b"\n      5+0x") == 1 and 1 <= len(opened) <= 4, (opened, done)
 
 
+# Nothing that is awaited comes in time. The time of the wait passes at once.
+NOTHING_COMES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include <fcntl.h>
+static long late_ms;
+int poll(struct pollfd *list, nfds_t count, int wait_ms) {
+    const int file = open(getenv("WAITS"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    late_ms += wait_ms;
+    if (write(file, "x", 1) != 1 || close(file)) abort();
+    return 0;
+}
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+    const int result = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, ret);
+    ret->tv_sec += late_ms / 1000;
+    return result;
+}
+"""
+
+
+def test_a_job_that_cannot_be_read(started, compile_c, tmp_path):
+    """Each process may keep the command waiting for 18 s. One limit holds for all, and each process is named."""
+    one = started(compile_c(COUNTS, "-pthread"), 0, 0)
+    preload = compile_c(NOTHING_COMES, "-shared", "-fPIC", "-ldl", name="nothing.so")
+    done = subprocess.run(["/usr/bin/env", f"LD_PRELOAD={preload}", f"WAITS={tmp_path}/waits", STACKS, *40 * [str(one.pid)]],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.count(f"process {one.pid} cannot be read in time") + done.stdout.count(f"rest of process {one.pid}") == 40, done
+    assert 1 < (tmp_path / "waits").stat().st_size <= 20
+    assert_runs_free(one)
+
+
 NAMED = r"""
 #include <stdio.h>
 #include <sys/prctl.h>

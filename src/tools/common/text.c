@@ -152,6 +152,7 @@ int gf_print_apart(void (*print)(const void *closure), const void *closure, int 
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
+        setlinebuf(stdout); /* so that a line that was printed is shown if the next one is not */
         print(closure);
         fflush(stdout);
         _exit(0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gpufeed-stacks. */
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/fmt.h"
 #include "base/json.h"
 #include "os/permit.h"
@@ -351,26 +352,44 @@ static void print_object(const void *closure)
                ((const struct process *)closure)->pid);
 }
 
-/* No line is printed for longer than this only if a file of the process is on a mount that hangs. */
-#define SILENCE_MS 15000
+/*
+ * How long processes that cannot be read in time may keep the command waiting in all. Those that follow
+ * are only named. While one is printed, no line may be missing for half of the time that is left: then
+ * a file of the process is on a mount that hangs.
+ */
+#define PATIENCE_NS UINT64_C(30000000000)
+static uint64_t patience_ns = PATIENCE_NS;
+
+static int print_collected(const struct process *process)
+{
+    const int silence_ms = (int)(patience_ns / 2000000) + 1;
+    const int error = gf_print_apart(flags.json ? print_object : print_all, process, silence_ms);
+
+    if (error && flags.json)
+        printf("{\"pid\":%d,\"error\":\"%s\"}", process->pid, strerror(error));
+    else if (error == ETIMEDOUT)
+        printf("\n(the rest of process %d is not shown: a file of it cannot be read)\n",
+               process->pid);
+    return error;
+}
 
 /* Returns 0 or an errno. */
 static int show(pid_t pid, const char *separator, uint64_t *longest_ns)
 {
     struct process process = {.pid = pid};
-    int error = gf_collect(pid, !flags.python, &process.collected);
+    const uint64_t start_ns = gf_now_ns();
+    int error = patience_ns ? gf_collect(pid, !flags.python, &process.collected) : ETIMEDOUT;
+    const bool is_collected = !error;
 
-    if (!error) {
+    if (is_collected) {
         fputs(separator, stdout);
-        error = gf_print_apart(flags.json ? print_object : print_all, &process, SILENCE_MS);
-        if (error && flags.json)
-            printf("{\"pid\":%d,\"error\":\"%s\"}", pid, strerror(error));
-        else if (error == ETIMEDOUT)
-            puts("\n(the rest is not shown: a file of the process cannot be read)");
-        if (error == ETIMEDOUT || flags.json)
-            error = 0;
+        error = print_collected(&process);
         *longest_ns = gf_max(*longest_ns, process.collected.stopped_ns);
     }
+    if (error == ETIMEDOUT)
+        patience_ns -= gf_min(patience_ns, gf_now_ns() - start_ns);
+    if (is_collected && (error == ETIMEDOUT || flags.json))
+        error = 0; /* it was said there */
     gf_collected_free(&process.collected);
     return error;
 }
