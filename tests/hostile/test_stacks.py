@@ -390,7 +390,7 @@ while True""")
 @needs_root
 @pytest.mark.parametrize("user", ["other", "own"])
 def test_mappings_that_cannot_be_read(other, user):
-    """While a call changes mappings, /proc/PID/maps cannot be read. `top`, and `stacks JOB`, read that of each process."""
+    """While a call changes mappings, /proc/PID/maps cannot be read. `top`, and `stacks JOB`, read that of each process, and name it."""
     (other.folder / "mount").mkdir()
     (other.folder / "mount").chmod(0o777)
     words = ["unshare", "-Urm", sys.executable, "-c", CHANGES_MAPPINGS, "mount", "/etc/passwd", "/etc/passwd"]
@@ -400,9 +400,9 @@ def test_mappings_that_cannot_be_read(other, user):
             if one.stdout.readline() != b"ready\n":
                 pytest.skip("a user cannot mount a FUSE file system here")
             time.sleep(0.4)
-            for words in ["top", "-n1"], ["top", "-n1", one.pid], ["stacks", "no-job"]:
+            for words in ["top", "-n1"], ["top", "--json"], ["top", "no-job"], ["top", "-n1", one.pid], ["stacks", "no-job"]:
                 done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, timeout=20, check=False)
-                assert b"timed out" not in done.stderr, done
+                assert b"timed out" not in done.stderr and str(one.pid).encode() in done.stdout + done.stderr, done
         finally:
             os.killpg(one.pid, signal.SIGKILL)
 

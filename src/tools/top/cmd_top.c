@@ -215,7 +215,8 @@ static int check_process(pid_t pid)
  */
 static int check_operand(struct words *words)
 {
-    struct gf_found found;
+    static struct gf_found found;
+    char silent[256];
 
     if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
         return check_process(words->only);
@@ -228,8 +229,9 @@ static int check_operand(struct words *words)
     }
     if (words->only)
         return check_process(words->only);
-    return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s",
-                       words->operand,
+    gf_found_name_silent(&found, silent, sizeof(silent));
+    return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s%s%s",
+                       words->operand, *silent ? "; " : "", silent,
                        found.unreadable ? "; processes of other users cannot be read" : "");
 }
 
@@ -279,16 +281,18 @@ static void show_row(void *closure, const struct gf_snapshot *snapshot,
 static void draw(struct picture *picture)
 {
     unsigned width = gf_screen_width();
+    char silent[256];
 
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
     if (!picture->found.count)
-        printf("No process of this user uses libgpufeed now%s%s.\n",
-               picture->found.silent ? ", or it does not answer in time" : "",
+        printf("No process of this user uses libgpufeed now%s.\n",
                picture->found.unreadable ? ", and processes of other users cannot be read" : "");
     if (picture->found.dropped)
         printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
                picture->found.dropped);
+    if (*gf_found_name_silent(&picture->found, silent, sizeof(silent)))
+        printf("Not shown: %s.\n", silent);
 }
 
 static void add_row(void *closure, const struct gf_snapshot *snapshot,
@@ -299,11 +303,14 @@ static void add_row(void *closure, const struct gf_snapshot *snapshot,
 
 static void print_json(struct picture *picture)
 {
+    const struct gf_found *found = &picture->found;
     json_t *rows = json_array(), *all;
 
     read_picture(picture, add_row, rows);
-    all = json_pack("{s:i,s:o,s:I}", "schema", GF_TOP_SCHEMA, "processes", rows, "not_shown",
-                    (json_int_t)picture->found.dropped);
+    all = json_pack("{s:i,s:o,s:I,s:o}", "schema", GF_TOP_SCHEMA, "processes", rows, "not_shown",
+                    (json_int_t)found->dropped, "not_read",
+                    GF_JSON_LIST(i, gf_min(found->silent_count, (size_t)GF_FOUND_MOST),
+                                 json_integer(found->silent[i])));
     if (all && json_dumpf(all, stdout, JSON_COMPACT) == 0)
         putchar('\n');
     json_decref(all);

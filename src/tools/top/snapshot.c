@@ -413,7 +413,8 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     size_t length = 0;
     int ends[2];
 
-    *ret = (struct gf_snapshot){.pid = pid, .source = gf_snapshot_none, .is_wanted = true};
+    *ret = (struct gf_snapshot){
+        .pid = pid, .source = gf_snapshot_none, .is_wanted = true, .is_silent = true};
     const bool is_other = user_of(pid) != geteuid();
     const uint64_t start_ns = gf_now_ns();
     size_t hung;
@@ -590,6 +591,23 @@ void gf_snapshot_begin(void)
         ;
 }
 
+#define SILENT_NAMED 8
+
+const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size)
+{
+    struct gf_textbuf words = {ret, size, 0};
+    const size_t count = found->silent_count, named = gf_min(count, (size_t)SILENT_NAMED);
+
+    *ret = '\0';
+    for (size_t i = 0; i < named; i++)
+        gf_say(&words, "%s%d", i ? ", " : count > 1 ? "processes " : "process ", found->silent[i]);
+    if (count > named)
+        gf_say(&words, " and %zu more", count - named);
+    if (count)
+        gf_say(&words, " %s not read in time", count > 1 ? "were" : "was");
+    return ret;
+}
+
 int gf_snapshot_find(const char *job, struct gf_found *ret)
 {
     GF_FOLDER(folder, "/proc");
@@ -603,10 +621,12 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
     for (long pid; (pid = next_number(folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         const bool is_other = user_of((pid_t)pid) != geteuid();
-        ret->silent += error == -ETIMEDOUT && !is_other;
-        ret->unreadable += error && error != -ENOENT && error != -ESRCH && is_other;
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);
+        const bool is_silent = error == -ETIMEDOUT || (!error && one.is_silent);
+        if (is_silent && ret->silent_count++ < GF_FOUND_MOST)
+            ret->silent[ret->silent_count - 1] = (pid_t)pid;
+        ret->unreadable += error && !is_silent && error != -ENOENT && error != -ESRCH && is_other;
         if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }

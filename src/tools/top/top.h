@@ -22,6 +22,7 @@ struct gf_snapshot {
     json_t *report;    /* may be NULL; the caller drops the reference */
     bool is_wanted;    /* without a report: the process was told to make figures */
     bool is_of_job;    /* only of gf_snapshot_read_apart with a job */
+    bool is_silent;    /* only of gf_snapshot_read_apart: the process was not read in time */
     char command[256]; /* the words of the command line, separated by blanks */
 };
 
@@ -41,10 +42,15 @@ struct gf_found {
     pid_t pids[GF_FOUND_MOST + 1];
     uid_t users[GF_FOUND_MOST + 1];
     size_t count;
-    size_t dropped;    /* processes that are not in the list, because it is full */
-    size_t silent;     /* of this user; their mappings are not listed in time */
-    size_t unreadable; /* of other users; their mappings are refused, or not listed in time */
+    size_t dropped; /* processes that are not in the list, because it is full */
+    pid_t silent
+        [GF_FOUND_MOST]; /* were not read in time, so that it is not known whether they use the library */
+    size_t silent_count; /* may exceed GF_FOUND_MOST */
+    size_t unreadable;   /* of other users; their mappings are refused */
 };
+
+/* Writes "processes 12, 13 and 4 more were not read in time"; "" if all were. Returns ret. */
+const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size);
 
 /* Begins a new time limit for processes of other users; called before each list of processes. */
 void gf_snapshot_begin(void);
