@@ -163,6 +163,10 @@ def test_ranks_that_differ(tmp_path):
     (tmp_path / "log").write_text("".join(
         PROCESS % (1795866773, i + 2, i + 2, i, 0) + gpu % (i + 2, 80000 * (i % 2) + 1) + wait % (i + 2) for i in range(40000)))
     assert b"39999 " in bounded("report", "--by", "rank", "--top", 100000, tmp_path / "log", cpu_s=3).stdout
+    assert bounded("report", tmp_path / "log", "--html", tmp_path / "page", cpu_s=4).returncode == 0
+    answer = json.loads(re.search('<script type="application/json"[^>]*>(.*?)</script>', (tmp_path / "page").read_text(), re.S)[1])["answer"]
+    # With 150 000 rows, the page's script would fail.
+    assert (answer["job"]["ranks"], len(answer["ranks"]), len(answer["differing"])) == (40000, 10000, 10000)
 
 
 def test_slow_steps_of_a_report(a_report, tmp_path):

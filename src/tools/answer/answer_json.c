@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-static json_t *texts(const struct gf_lines *lines)
+static json_t *texts(const struct gf_lines *lines, size_t most)
 {
-    return GF_JSON_LIST(i, lines->count, gf_json_text(lines->list[i]));
+    return GF_JSON_LIST(i, gf_min(lines->count, most), gf_json_text(lines->list[i]));
 }
 
 static json_t *count_of(double number)
@@ -185,18 +185,20 @@ static json_t *gpu_of(const struct gf_answer *answer)
     return map;
 }
 
-json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by)
+json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by, size_t most)
 {
     const struct gf_copies *copies = &answer->copies;
     const struct gf_reported_list *reported = &answer->reported_steps;
 
     return json_pack(
         "{s:i,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f,s:o,s:o}", "schema",
-        GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict), "differing",
-        texts(&answer->differing), "helps", texts(&answer->helps), "notes", texts(&answer->notes),
-        "input", input_of(answer->counts), "job", job_of(answer), "stalls", stalls_of(answer),
-        "tables", tables_of(answer, top, by), "steps", steps_of(answer, top), "ranks",
-        GF_JSON_LIST(i, answer->table.count, rank_of(answer, &answer->table.rows[i])), "copies",
+        GF_ANSWER_SCHEMA, "version", GF_VERSION, "verdict", texts(&answer->verdict, most),
+        "differing", texts(&answer->differing, most), "helps", texts(&answer->helps, most), "notes",
+        texts(&answer->notes, most), "input", input_of(answer->counts), "job", job_of(answer),
+        "stalls", stalls_of(answer), "tables", tables_of(answer, top, by), "steps",
+        steps_of(answer, top), "ranks",
+        GF_JSON_LIST(i, gf_min(answer->table.count, most), rank_of(answer, &answer->table.rows[i])),
+        "copies",
         GF_JSON_LIST(i, copies->reports ? GF_DIRECTIONS : 0, direction_of(copies, (int)i)),
         "pinning_saves_at_most_s", copies->pinning_saves_s, "gpu_time", gpu_of(answer),
         "reported_steps",

@@ -55,7 +55,8 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
                            char ret[64]);
 
 /*
- * answer_json.c: returns an answer as JSON (docs/schema/answer.def), with at most `top` rows in a table.
- * `by` is as in gf_answer_print. The caller drops the reference.
+ * answer_json.c: returns an answer as JSON (docs/schema/answer.def), with at most `top` rows in a table,
+ * and at most `most` ranks and texts of a kind. `by` is as in gf_answer_print. The caller drops the
+ * reference.
  */
-json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by);
+json_t *gf_answer_json(const struct gf_answer *answer, unsigned top, enum gf_by by, size_t most);

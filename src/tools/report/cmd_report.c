@@ -399,7 +399,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
     if (writes_files(flags))
         code = write_files(flags->files, &answer);
     else if (flags->form == GF_FORM_JSON)
-        gf_cli_print_json(gf_answer_json(&answer, flags->top, flags->by));
+        gf_cli_print_json(gf_answer_json(&answer, flags->top, flags->by, SIZE_MAX));
     else
         gf_answer_print(stdout, &answer, flags->top, flags->by);
     gf_answer_free(&answer);

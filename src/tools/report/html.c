@@ -14,6 +14,7 @@
 #define REPORTS_MAX 512
 /* Of settings, of files of `gpufeed doctor --json`, and of the findings of each. */
 #define ROWS_MAX 1000
+#define RANKS_MAX 10000 /* and remedies; a browser fails to draw 150 000 of them */
 
 /* Escapes "</script>", which would end the script element that contains the JSON. */
 static int write_escaped(const char *text, size_t size, void *out)
@@ -193,7 +194,7 @@ static json_t *page_of(const struct gf_answer *answer)
 {
     char scope[256];
     json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:o}", "answer",
-                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT), "scope",
+                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
                              "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
                              (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
