@@ -385,6 +385,9 @@ int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machin
     for (int i = 0; i < count; i++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         struct gf_node *node = &machine->nodes[i];
+        /* A damaged recording may lack the index, which is then UINT_MAX. */
+        if (object->os_index >= GF_NODES_MAX)
+            return -EINVAL;
         node->id = object->os_index;
         node->memory_bytes = object->attr->numanode.local_memory;
         node->has_memory = node->memory_bytes > 0;

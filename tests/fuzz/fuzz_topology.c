@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gf_topology_cores(topology, &machine);
     gf_topology_nodes(topology, &machine);
     for (size_t i = 0; i < machine.node_count; i++)
-        CHECK(machine.nodes[i].id <= GF_CPUS_MAX);
+        CHECK(machine.nodes[i].id < GF_NODES_MAX);
     gf_topology_close(topology);
     free(machine.cores);
     free(machine.nodes);
