@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define CALL(name)                                                                                 \
     {                                                                                              \
@@ -353,14 +354,39 @@ static void print_object(const void *closure)
 }
 
 /*
- * How long processes that cannot be read in time may keep the command waiting in all. Those that follow
- * are only named. While one is printed, no line may be missing for half of the time that is left: then
- * a file of the process is on a mount that hangs.
+ * How long processes of one user that cannot be read in time may keep the command waiting in all. Those
+ * that follow are only named. Another user's processes may claim to be of the same job. While a process
+ * is printed, no line may be missing for half of the time that is left: then a file of the process is on
+ * a mount that hangs.
  */
 #define PATIENCE_NS UINT64_C(30000000000)
-static uint64_t patience_ns = PATIENCE_NS;
+#define USERS_MOST 256 /* the last one stands for all others */
 
-static int print_collected(const struct process *process)
+/* Returns the time that is left for processes of the user whose process this is. */
+static uint64_t *find_patience(pid_t pid)
+{
+    static struct {
+        uid_t user;
+        uint64_t ns;
+    } list[USERS_MOST];
+    static size_t count;
+    char path[32];
+    struct stat found = {.st_uid = 0};
+    size_t at = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    stat(path, &found);
+    while (at < count && list[at].user != found.st_uid)
+        at++;
+    at = gf_min(at, (size_t)USERS_MOST - 1);
+    if (at == count) {
+        list[count].user = found.st_uid;
+        list[count++].ns = PATIENCE_NS;
+    }
+    return &list[at].ns;
+}
+
+static int print_collected(const struct process *process, uint64_t patience_ns)
 {
     const int silence_ms = (int)(patience_ns / 2000000) + 1;
     const int error = gf_print_apart(flags.json ? print_object : print_all, process, silence_ms);
@@ -377,17 +403,17 @@ static int print_collected(const struct process *process)
 static int show(pid_t pid, const char *separator, uint64_t *longest_ns)
 {
     struct process process = {.pid = pid};
-    const uint64_t start_ns = gf_now_ns();
-    int error = patience_ns ? gf_collect(pid, !flags.python, &process.collected) : ETIMEDOUT;
+    uint64_t *const patience = find_patience(pid), start_ns = gf_now_ns();
+    int error = *patience ? gf_collect(pid, !flags.python, &process.collected) : ETIMEDOUT;
     const bool is_collected = !error;
 
     if (is_collected) {
         fputs(separator, stdout);
-        error = print_collected(&process);
+        error = print_collected(&process, *patience);
         *longest_ns = gf_max(*longest_ns, process.collected.stopped_ns);
     }
     if (error == ETIMEDOUT)
-        patience_ns -= gf_min(patience_ns, gf_now_ns() - start_ns);
+        *patience -= gf_min(*patience, gf_now_ns() - start_ns);
     if (is_collected && (error == ETIMEDOUT || flags.json))
         error = 0; /* it was said there */
     gf_collected_free(&process.collected);
