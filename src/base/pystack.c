@@ -301,7 +301,8 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
     return true;
 }
 
-static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code, int *ret)
+static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code,
+                      struct gf_pystack_frame *ret)
 {
     struct gf_pystack_table table = {.memory = r->memory};
     uintptr_t object, size, at = 0;
@@ -322,8 +323,8 @@ static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code, i
     }
     table.data = object + bytes_data;
     table.size = size;
-    table.first_line = first;
-    return at < 1 << 28 && r->layout->line(&table, at, ret);
+    ret->first_line = table.first_line = first;
+    return at < 1 << 28 && r->layout->line(&table, at, &ret->line);
 }
 
 static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystack_frame *ret)
@@ -339,7 +340,7 @@ static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystac
         return false;
     return read_string(r, file, ret->file, sizeof(ret->file)) &&
            read_string(r, name, ret->function, sizeof(ret->function)) &&
-           find_line(r, frame, code, &ret->line);
+           find_line(r, frame, code, ret);
 }
 
 static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
@@ -376,10 +377,15 @@ size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
     uintptr_t frame;
     size_t count = 0;
     bool known = find_frame(&r, thread_state, &frame);
+    unsigned unread = 0;
 
     for (size_t i = 0; known && frame && count < cap && i < STEPS(cap); i++) {
-        if (!is_interpreters_own(&r, frame) && read_frame(&r, frame, &ret[count]))
-            count++;
+        if (!is_interpreters_own(&r, frame)) {
+            if (read_frame(&r, frame, &ret[count]))
+                ret[count++].inner = unread;
+            else
+                unread++;
+        }
         known = read_pointer(&r, frame + layout->previous, &frame);
     }
     if (ret_whole)

@@ -45,6 +45,8 @@ struct gf_pystack_frame {
     char file[256]; /* UTF-8; only the end of a path that is longer */
     char function[96];
     int line;
+    int first_line; /* of the function */
+    unsigned inner; /* number of frames inside this one that could not be read */
 };
 
 struct gf_pystack_layout;

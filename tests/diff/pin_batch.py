@@ -11,6 +11,7 @@ import threading
 import zlib
 
 MIB = 1 << 20
+PATH = "/opt/torch/utils/data/_utils/pin_memory.py"
 case, library = sys.argv[1:3]
 cuda = ctypes.CDLL("libcuda.so.1")
 if library == "torch":
@@ -26,23 +27,42 @@ else:
     def view(memory, size):
         return (ctypes.c_char * size).from_buffer(memory)
 
-# The innermost Python frame decides, and functions in C have none.
+# The innermost Python frame decides, and functions in C have none. PyTorch's function calls Tensor.pin_memory in its second line, and
+# elsewhere methods of the program's own.
 ARGUMENTS = "to, data" if library == "torch" else "to, data, len(data)"
 PIN = f"""
 def pin_memory(to, data):
-    return copy({ARGUMENTS})
+    if data is not None:
+        return copy({ARGUMENTS})
 def other(to, data):
-    return copy({ARGUMENTS})
+    if data is not None:
+        return copy({ARGUMENTS})
 def count_in(pin_memory):
-    return count()
+    if pin_memory is not None:
+        return count()
 """
 COUNT = """
 def pin_memory():
+    if count is not None:
+        return count()
+"""
+METHOD = """
+def pin_memory():
+    if count is None:
+        return None
     return count()
 """
 
 
-def functions(path, text=PIN):
+def count_without_lines():
+    return count()
+
+
+# The library cannot tell the line of such a frame.
+count_without_lines.__code__ = count_without_lines.__code__.replace(co_linetable=b"")
+
+
+def functions(path, text=PIN, count=count):
     there = {"copy": copy, "count": count}
     exec(compile(text, path, "exec"), there)
     return there
@@ -59,16 +79,20 @@ def pin(function, to, batch, size):
 def receive(rounds, size, number):
     threads(number)
     assert cuda.cuCtxSetCurrent(context) == 0
-    there, elsewhere = functions("/opt/torch/utils/data/_utils/pin_memory.py"), functions("/opt/own/pin_memory.py")
+    there, elsewhere = functions(PATH), functions("/opt/own/pin_memory.py")
     pinned = ctypes.c_void_p()
     for turn in range(rounds):
         assert cuda.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(9 * MIB), 0) == 0  # lets the library look for pointers
         batch = mmap.mmap(-1, size)
         batch.write(bytes([turn + 1, 7, 9, 250 - turn]) * (2 * MIB + turn))
-        results = [pin(there["pin_memory"], pinned.value, batch, 8 * MIB + turn), there["count_in"](0), count()]
-        results += [pin(f["other" if f is there else "pin_memory"], pinned.value, batch, MIB) for f in (there, elsewhere)]
+        if case == "busy":
+            results = [count() for _ in range(20)]
+        results = [pin(there["pin_memory"], pinned.value, batch, 8 * MIB + turn)]
         if number != 1:
-            results.append(functions("/opt/torch/utils/data/_utils/pin_memory.py", COUNT)["pin_memory"]())
+            results.append(functions(PATH, COUNT)["pin_memory"]())
+        results += [functions(PATH, METHOD)["pin_memory"](), functions(PATH, COUNT, count_without_lines)["pin_memory"]()]
+        results += [there["count_in"](0), count()]
+        results += [pin(f["other" if f is there else "pin_memory"], pinned.value, batch, MIB) for f in (there, elsewhere)]
         if case == "fork" and turn % 5 == 4:
             child = os.fork()
             if not child:

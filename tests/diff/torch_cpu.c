@@ -9,8 +9,11 @@ EXPORT void set_num_threads(int threads);
 EXPORT int get_num_threads(void);
 EXPORT int copy_to(char *to, const char *from, size_t bytes);
 
+static __thread int chosen;
+
 void set_num_threads(int threads)
 {
+    chosen = threads;
     omp_set_num_threads(threads);
 }
 
@@ -19,9 +22,10 @@ int get_num_threads(void)
     return omp_get_max_threads();
 }
 
-/* Returns how often omp_in_parallel was wrong. */
+/* Returns how often omp_in_parallel or omp_get_max_threads was wrong. */
 int copy_to(char *to, const char *from, size_t bytes)
 {
+    const int wanted = chosen;
     int wrong = omp_in_parallel() != 0;
 
     if (omp_get_max_threads() == 1) {
@@ -32,7 +36,7 @@ int copy_to(char *to, const char *from, size_t bytes)
     {
         const size_t threads = (size_t)omp_get_num_threads(), thread = (size_t)omp_get_thread_num();
         const size_t part = (bytes + threads - 1) / threads, start = thread * part;
-        wrong += !omp_in_parallel();
+        wrong += !omp_in_parallel() + (omp_get_max_threads() != wanted);
         if (start < bytes)
             memcpy(to + start, from + start, bytes - start < part ? bytes - start : part);
     }

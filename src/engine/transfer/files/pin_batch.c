@@ -14,7 +14,13 @@
 
 #include <pthread.h>
 
+/*
+ * The function calls Tensor.pin_memory in the second line after its `def`, in all versions of PyTorch.
+ * Elsewhere it calls methods of the program's objects. They may compute, and if they are TorchScript
+ * or C++, they have no Python frame.
+ */
 #define PIN_MEMORY "torch/utils/data/_utils/pin_memory.py"
+#define PIN_LINE 2
 
 struct gf_openmp gf_openmp;
 
@@ -64,8 +70,8 @@ static bool is_in_pin_memory(void)
 {
     struct gf_pystack_frame frame;
 
-    if (!gf_setup.python_frames || !gf_setup.python_frames(&frame, 1) ||
-        strcmp(frame.function, "pin_memory") != 0)
+    if (!gf_setup.python_frames || !gf_setup.python_frames(&frame, 1) || frame.inner ||
+        frame.line - frame.first_line != PIN_LINE || strcmp(frame.function, "pin_memory") != 0)
         return false;
     const size_t length = strlen(frame.file), end = strlen(PIN_MEMORY);
     return length >= end && strcmp(frame.file + length - end, PIN_MEMORY) == 0;
@@ -86,16 +92,20 @@ static struct gf_pool *find_helpers(void)
 
 /*
  * A handler of faults would run on a helper, so a program that has one keeps its thread. A real-time
- * thread would get no helpers.
+ * thread would get no helpers. Reading the frame takes longer than many an operation of PyTorch. So
+ * a thread that computes elsewhere soon has no permitted region left, and pays no more.
  */
 static GF_COLD struct gf_pool *find_pool_for_region(void)
 {
     gf_keep_errno();
-    return !own.inside && gf_load_acquire(&started) && ORIGINAL(max_threads)() == 1 &&
-                   !gf_permit_sealed() && gf_import_owner_is_here() && is_in_pin_memory() &&
-                   !gf_is_realtime() && !gf_faults_are_handled()
-               ? find_helpers()
-               : NULL;
+    if (own.inside || !gf_load_acquire(&started) || ORIGINAL(max_threads)() != 1 ||
+        gf_permit_sealed() || !gf_import_owner_is_here())
+        return NULL;
+    if (!is_in_pin_memory()) {
+        own.regions /= 2;
+        return NULL;
+    }
+    return !gf_is_realtime() && !gf_faults_are_handled() ? find_helpers() : NULL;
 }
 
 static struct gf_pool *pool_for_region(void)
@@ -149,6 +159,9 @@ void gf_pin_batch_parallel(void (*work)(void *), void *data, unsigned threads, u
 
 int gf_pin_batch_max_threads(void)
 {
+    /* a helper's own setting is the number of CPUs */
+    if (gf_unlikely(own.inside))
+        return 1;
     return pool_for_region() ? GF_TUNE_PIN_PIECES : ORIGINAL(max_threads)();
 }
 

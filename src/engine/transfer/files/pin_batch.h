@@ -8,7 +8,8 @@
  * on one thread there, because its thread `pin_memory` sets the number of OpenMP threads to 1. The
  * pointers through which libtorch_cpu calls its OpenMP runtime lead to the functions below
  * (imports.h). They pass every call through, except on a thread that
- * - is inside torch.utils.data._utils.pin_memory.pin_memory, by its innermost Python frame,
+ * - is in the line of torch.utils.data._utils.pin_memory.pin_memory that calls Tensor.pin_memory, by
+ *   its innermost Python frame,
  * - has one OpenMP thread, and
  * - has unmapped large memory before, such as the previous batch.
  * There they divide a parallel region of PyTorch into pieces, as a team of so many threads would.
