@@ -4,6 +4,7 @@
 LIBRARY is that of torch_cpu.c, or "torch". Each batch is the begin of shared memory of 66 MiB, which is unmapped in the end. Prints
 a checksum of each copy, and what the thread sees of OpenMP."""
 import ctypes
+import faulthandler
 import mmap
 import os
 import sys
@@ -87,6 +88,10 @@ def receive(rounds, size, number):
         batch.write(bytes([turn + 1, 7, 9, 250 - turn]) * (2 * MIB + turn))
         if case == "busy":
             results = [count() for _ in range(20)]
+        if case == "refused":
+            faulthandler.enable()
+            results = [functions(PATH, COUNT)["pin_memory"]() for _ in range(20)]
+            faulthandler.disable()
         results = [pin(there["pin_memory"], pinned.value, batch, 8 * MIB + turn)]
         if number != 1:
             results.append(functions(PATH, COUNT)["pin_memory"]())
@@ -108,7 +113,6 @@ stop = threading.Event()
 context = ctypes.c_void_p()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 if case == "handler":
-    import faulthandler
     faulthandler.enable()
 thread = threading.Thread(target=receive, args=(12, (34 if case == "small" else 66) * MIB, 2 if case == "two" else 1))
 thread.start()

@@ -33,10 +33,10 @@ def test_copies_are_shared(run, tmp_path, case):
     assert shares(run, tmp_path, case) >= 3
 
 
-@pytest.mark.parametrize("case", ["small", "two", "handler", "busy"])
+@pytest.mark.parametrize("case", ["small", "two", "handler", "busy", "refused"])
 def test_copies_are_not_shared(run, tmp_path, case):
     """Of small batches, of a thread with two OpenMP threads, where a handler of faults might run on a helper, and of a thread that
-    computes much, because each look at its Python frame would take time."""
+    computes much, or was refused often, because each look at its Python frame takes time."""
     assert shares(run, tmp_path, case) == 0
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library like PyTorch's libtorch_cpu: a copy that is divided as at::parallel_for divides it. */
+#include <errno.h>
 #include <omp.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ int get_num_threads(void)
     return omp_get_max_threads();
 }
 
-/* Returns how often omp_in_parallel or omp_get_max_threads was wrong. */
+/* Returns how often omp_in_parallel, omp_get_max_threads or errno was wrong. */
 int copy_to(char *to, const char *from, size_t bytes)
 {
     const int wanted = chosen;
@@ -32,6 +33,7 @@ int copy_to(char *to, const char *from, size_t bytes)
         memcpy(to, from, bytes);
         return wrong;
     }
+    errno = ERANGE;
 #pragma omp parallel reduction(+ : wrong)
     {
         const size_t threads = (size_t)omp_get_num_threads(), thread = (size_t)omp_get_thread_num();
@@ -40,5 +42,5 @@ int copy_to(char *to, const char *from, size_t bytes)
         if (start < bytes)
             memcpy(to + start, from + start, bytes - start < part ? bytes - start : part);
     }
-    return wrong;
+    return wrong + (errno != ERANGE);
 }

@@ -93,24 +93,25 @@ static struct gf_pool *find_helpers(void)
 /*
  * A handler of faults would run on a helper, so a program that has one keeps its thread. A real-time
  * thread would get no helpers. Reading the frame takes longer than many an operation of PyTorch. So
- * a thread that computes elsewhere soon has no permitted region left, and pays no more.
+ * a thread whose regions cannot be shared soon has no permitted one left, and pays no more.
  */
 static GF_COLD struct gf_pool *find_pool_for_region(void)
 {
     gf_keep_errno();
-    if (own.inside || !gf_load_acquire(&started) || ORIGINAL(max_threads)() != 1 ||
-        gf_permit_sealed() || !gf_import_owner_is_here())
-        return NULL;
-    if (!is_in_pin_memory()) {
+    struct gf_pool *pool = gf_load_acquire(&started) && ORIGINAL(max_threads)() == 1 &&
+                                   !gf_permit_sealed() && gf_import_owner_is_here() &&
+                                   is_in_pin_memory() && !gf_is_realtime() &&
+                                   !gf_faults_are_handled()
+                               ? find_helpers()
+                               : NULL;
+    if (!pool)
         own.regions /= 2;
-        return NULL;
-    }
-    return !gf_is_realtime() && !gf_faults_are_handled() ? find_helpers() : NULL;
+    return pool;
 }
 
 static struct gf_pool *pool_for_region(void)
 {
-    return gf_unlikely(own.regions) ? find_pool_for_region() : NULL;
+    return gf_unlikely(own.regions) && !own.inside ? find_pool_for_region() : NULL;
 }
 
 static bool do_piece(struct gf_pieces *job, uint64_t piece)
@@ -139,6 +140,8 @@ static bool share(struct gf_pool *pool, void (*work)(void *), void *data)
         .caller = &own};
     int state;
 
+    gf_keep_errno();
+    own.regions--;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     const bool ret = gf_pool_run(pool, &region.job, GF_TUNE_PIN_PIECES) == GF_PIECE_NONE;
     pthread_setcancelstate(state, NULL);
@@ -149,12 +152,10 @@ void gf_pin_batch_parallel(void (*work)(void *), void *data, unsigned threads, u
 {
     struct gf_pool *pool = threads ? NULL : pool_for_region();
 
-    if (!pool || !share(pool, work, data)) {
+    if (pool && share(pool, work, data))
+        gf_add_relaxed(&shared, 1);
+    else
         ORIGINAL(parallel)(work, data, threads, flags);
-        return;
-    }
-    own.regions--;
-    gf_add_relaxed(&shared, 1);
 }
 
 int gf_pin_batch_max_threads(void)
