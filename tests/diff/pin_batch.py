@@ -23,6 +23,8 @@ if library == "torch":
         return torch.frombuffer(memory, dtype=torch.uint8)[:size]
 else:
     openmp = ctypes.CDLL(library)
+    if case == "copies":
+        other_copy = ctypes.CDLL(library.replace(".own", ""))
     threads, count, copy = openmp.set_num_threads, openmp.get_num_threads, openmp.copy_to
 
     def view(memory, size):

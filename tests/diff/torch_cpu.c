@@ -12,6 +12,24 @@ EXPORT int copy_to(char *to, const char *from, size_t bytes);
 
 static __thread int chosen;
 
+#ifdef OWN_THREAD_NUM
+#define omp_get_thread_num own_thread_num
+static int own_thread_num(void)
+{
+    return omp_get_level() ? omp_get_ancestor_thread_num(omp_get_level()) : 0;
+}
+#endif
+
+#ifdef TWO_POINTERS
+static int (*volatile thread_num)(void);
+EXPORT int get_thread_num(void);
+int get_thread_num(void)
+{
+    return omp_get_thread_num() + 1;
+}
+#define omp_get_thread_num() (thread_num = omp_get_thread_num, thread_num())
+#endif
+
 void set_num_threads(int threads)
 {
     chosen = threads;

@@ -224,13 +224,19 @@ static enum holder holder_of(const struct import *import, gf_import *function, u
 }
 
 /*
- * Stores the function that a replacement calls for what it does not share. False: there is one, of an
- * object loaded before.
+ * Stores the function that a replacement calls for what it does not share. False: there is one, or
+ * such pointers of another object were replaced. All of them must be of one object, because it would
+ * copy wrongly with only some of them.
  */
-static bool keep_original(const struct import *import, gf_import *function)
+static bool keep_original(const struct import *import, gf_import *function, uintptr_t object)
 {
+    static uintptr_t first; /* used on the thread `gpufeed` only */
     gf_import *none = NULL;
-    return !import->original ||
+
+    if (!import->original)
+        return true;
+    first = first ? first : object;
+    return object == first &&
            gf_cas_acq_rel((_Atomic(gf_import *) *)import->original, &none, function);
 }
 
@@ -247,18 +253,20 @@ static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *in
     if (!dynamic || !gf_object_read(info->dlpi_addr, dynamic, &object))
         return gf_import_kept;
     /* the smaller table first: the other one has thousands of entries in a program that contains CPython */
-    uintptr_t at = find_slot(
-        &object, (struct relocations){object.calls, object.calls_size / sizeof(*object.calls)},
-        import->function);
-    if (!at)
-        at = find_slot(&object, data_relocations(info, dynamic), import->function);
+    const struct relocations calls = {object.calls, object.calls_size / sizeof(*object.calls)},
+                             data = data_relocations(info, dynamic);
+    const uintptr_t called = find_slot(&object, calls, import->function);
+    const uintptr_t at = called ? called : find_slot(&object, data, import->function);
     if (!at)
         return gf_import_kept;
     gf_import *const function = gf_load_relaxed((_Atomic(gf_import *) *)at);
     const enum holder holder = holder_of(import, function, info->dlpi_addr);
     if (holder == in_object || holder == in_nothing)
         return gf_import_unresolved;
-    return holder == in_library && keep_original(import, function)
+    /* gold and lld make a second slot for a function whose address is taken */
+    return holder == in_library &&
+                   !(import->original && called && find_slot(&object, data, import->function)) &&
+                   keep_original(import, function, info->dlpi_addr)
                ? store(info, at, import->replacement)
                : gf_import_kept;
 }
