@@ -224,20 +224,21 @@ static enum holder holder_of(const struct import *import, gf_import *function, u
 }
 
 /*
- * Stores the function that a replacement calls for what it does not share. False: there is one, or
- * such pointers of another object were replaced. All of them must be of one object, because it would
+ * Stores the function that a replacement calls for what it does not share. False: it is another one,
+ * or such pointers of another object were replaced. All of them must be of one object, because it would
  * copy wrongly with only some of them.
  */
 static bool keep_original(const struct import *import, gf_import *function, uintptr_t object)
 {
     static uintptr_t first; /* used on the thread `gpufeed` only */
-    gf_import *none = NULL;
+    gf_import *stored = NULL;
 
     if (!import->original)
         return true;
     first = first ? first : object;
     return object == first &&
-           gf_cas_acq_rel((_Atomic(gf_import *) *)import->original, &none, function);
+           (gf_cas_acq_rel((_Atomic(gf_import *) *)import->original, &stored, function) ||
+            stored == function);
 }
 
 /*
