@@ -142,6 +142,12 @@ static int sizes(pthread_attr_t *attr)
         pthread_attr_setstacksize(attr, STACK) || pthread_attr_getstacksize(attr, &size) ||
         size != STACK)
         return 2;
+    pthread_attr_init(attr);
+    if (pthread_attr_setstacksize(attr, sizeof(memory)) ||
+        pthread_attr_setstackaddr(attr, memory + sizeof(memory)) ||
+        pthread_attr_getstacksize(attr, &size) || size != sizeof(memory) ||
+        pthread_attr_getstack(attr, &start, &size) || start != memory || size != sizeof(memory))
+        return 3;
     return 0;
 }
 

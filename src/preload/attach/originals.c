@@ -29,7 +29,7 @@ static GF_COLD void resolve_originals(void)
     gf_libc_bind();
     const uint64_t signals = gf_symbols_block_signals();
     const struct gf_originals found = {
-#define GF_LIBC(symbol) .symbol = (__typeof__(symbol) *)gf_originals_find(#symbol),
+#define GF_LIBC(symbol) .symbol = (__typeof__(originals.symbol))gf_originals_find(#symbol),
 #include "abi/hooks.def"
     };
     gf_symbols_unblock_signals(signals);

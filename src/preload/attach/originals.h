@@ -24,6 +24,10 @@
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
                       void *object);
 
+/* libc's header marks pthread_attr_setstackaddr as deprecated, but programs still call it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
 /* The hooks. entry_<arch>.S exports them under libc's names. */
 #define GF_LIBC(symbol) __typeof__(symbol) gf_on_##symbol;
 #include "abi/hooks.def"
@@ -32,6 +36,7 @@ struct gf_originals {
 #define GF_LIBC(symbol) __typeof__(symbol) *symbol;
 #include "abi/hooks.def"
 };
+#pragma GCC diagnostic pop
 
 /*
  * The first call resolves all originals by reading symbol tables. The call does not allocate, and

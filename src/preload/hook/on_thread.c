@@ -201,6 +201,19 @@ int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
     return error;
 }
 
+/* The memory at the address is as large as the program set. */
+int gf_on_pthread_attr_setstackaddr(pthread_attr_t *attr, void *address)
+{
+    size_t size;
+    const bool enlarged = gf_originals()->pthread_attr_getstacksize(attr, &size) == 0 &&
+                          is_enlarged(size) && !has_address(attr);
+    const int error = gf_originals()->pthread_attr_setstackaddr(attr, address);
+
+    if (!error && enlarged)
+        gf_originals()->pthread_attr_setstacksize(attr, size_that_was_set(size));
+    return error;
+}
+
 int gf_on_pthread_attr_getstacksize(const pthread_attr_t *attr, size_t *ret)
 {
     const int error = gf_originals()->pthread_attr_getstacksize(attr, ret);
