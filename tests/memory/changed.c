@@ -13,6 +13,7 @@
  *   sparse      blocks of which the program uses a page here and there take small pages
  *   refused     a request that the kernel refuses is no peak: memory of a first climb returns
  *   crowded     as replaced, with as many mappings as the kernel allows
+ *   cut         aligned blocks, with as many mappings as the kernel allows: nothing is printed
  *   no_handlers a child without fork handlers (_Fork) limits its memory while the parent's threads allocate
  *   bound       a memory policy, and the advice to keep a block out of core dumps, end with the block
  *   relocked    a locked block that is freed leaves RLIMIT_MEMLOCK to the next one, of which another part is locked
@@ -211,15 +212,32 @@ static void refused(void)
     passed("refused");
 }
 
-/* Splits a mapping until the kernel refuses. */
-static void use_all_mappings(void)
+enum { PAGES = 200000 };
+
+static char *unused_pages(void)
 {
-    const size_t pages = 200000;
-    char *area =
-        mmap(NULL, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/* Splits a mapping until the kernel refuses. */
+static void use_all_mappings(char *area)
+{
     size_t i = 0;
-    while (i < pages && mprotect(area + i * PAGE, PAGE, PROT_READ) == 0)
+    while (i < PAGES && mprotect(area + i * PAGE, PAGE, PROT_READ) == 0)
         i += 2;
+}
+
+static void cut(void)
+{
+    const struct rlimit limit = {(rlim_t)1 << 40, RLIM_INFINITY};
+    char *const area = unused_pages();
+    need(setrlimit(RLIMIT_AS, &limit) == 0, "a limit, so that each block has a mapping");
+    for (size_t i = 0; i < 6; i++) /* below the area */
+        touched(3 * MIB);
+    use_all_mappings(area);
+    for (size_t i = 0; i < 100; i++)
+        (void)!memalign(MIB >> i % 7, 20000 + i * 10000);
+    passed("cut");
 }
 
 static void crowded(void)
@@ -233,7 +251,7 @@ static void crowded(void)
     need(mmap(part, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == part,
          "mmap over a block");
     memset(part, 7, MIB);
-    use_all_mappings();
+    use_all_mappings(unused_pages());
     free(block[1]);
     block[1] = malloc(5 * MIB);
     if (block[1])
@@ -376,11 +394,21 @@ static void bound(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} kinds[] = {{"first", first},     {"replaced", replaced},       {"holes", holes},
-             {"shrinks", shrinks}, {"filter", filter},           {"small_pages", small_pages},
-             {"lowered", lowered}, {"sparse", sparse},           {"refused", refused},
-             {"crowded", crowded}, {"no_handlers", no_handlers}, {"low", low},
-             {"bound", bound},     {"relocked", relocked}};
+} kinds[] = {{"first", first},
+             {"replaced", replaced},
+             {"holes", holes},
+             {"shrinks", shrinks},
+             {"filter", filter},
+             {"small_pages", small_pages},
+             {"lowered", lowered},
+             {"sparse", sparse},
+             {"refused", refused},
+             {"crowded", crowded},
+             {"no_handlers", no_handlers},
+             {"low", low},
+             {"cut", cut},
+             {"bound", bound},
+             {"relocked", relocked}};
 
 int main(int argc, char **argv)
 {

@@ -198,6 +198,16 @@ int gf_heap_munmap(void *address, size_t size)
 }
 
 /*
+ * jemalloc prints an error if it cannot cut a new mapping, because the process has as many mappings as
+ * the kernel allows. The rest then only takes addresses.
+ */
+int gf_heap_munmap_rest(void *address, size_t size)
+{
+    gf_heap_munmap(address, size);
+    return 0;
+}
+
+/*
  * jemalloc calls this function to unmap an extent. If it returns true, jemalloc purges the extent and
  * keeps its addresses. jemalloc's own function prints an error if the kernel refuses to split a mapping,
  * and returns false all the same.

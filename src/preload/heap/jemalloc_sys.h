@@ -45,6 +45,7 @@ void *gf_monitored_mremap(void *address, size_t before, size_t after, void *to);
 
 void *gf_heap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 int gf_heap_munmap(void *address, size_t size);
+int gf_heap_munmap_rest(void *address, size_t size);
 int gf_heap_madvise(void *address, size_t size, int advice);
 int gf_heap_mprotect(void *address, size_t size, int protection);
 
