@@ -164,10 +164,11 @@ int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t 
 #define EXTRA ((size_t)16 << 10)
 #define ALIGNMENT 64U
 #define MARK 1U
+#define LARGEST (SIZE_MAX / 2) /* RLIM_INFINITY is larger */
 
 static bool is_enlarged(size_t size)
 {
-    return size % ALIGNMENT && size > EXTRA;
+    return size % ALIGNMENT && size > EXTRA && size <= LARGEST;
 }
 
 static size_t size_to_set(size_t size)
@@ -196,7 +197,8 @@ int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
 {
     const int error = gf_originals()->pthread_attr_setstacksize(attr, size);
 
-    if (!error && (size < GF_STACK_LARGE || size % ALIGNMENT) && !has_address(attr))
+    if (!error && (size < GF_STACK_LARGE || size % ALIGNMENT) && size <= LARGEST &&
+        !has_address(attr))
         gf_originals()->pthread_attr_setstacksize(attr, size_to_set(size));
     return error;
 }
