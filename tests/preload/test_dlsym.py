@@ -187,9 +187,10 @@ int main(void) { void *h = dlopen("libdeep.so", RTLD_NOW | RTLD_DEEPBIND);
 
 
 @pytest.mark.parametrize("heap", ["replace", "off", None])
-def test_deepbind(kit, heap):
+@pytest.mark.parametrize("call", ["dlopen(", "dlmopen(LM_ID_BASE, "])
+def test_deepbind(kit, heap, call):
     kit.library(DEEP, "libdeep.so")
-    app = kit.program(DEEP_APP, "-rdynamic")
+    app = kit.program(DEEP_APP.replace("dlopen(", call), "-rdynamic")
     assert kit.go(app, preload=False).stdout == "library 300\n"
     env = {"GPUFEED_HEAP": heap} if heap else {}
     assert kit.go(app, **env).stdout == "library 300\n"
@@ -214,11 +215,12 @@ static void deny(void) {
 """
 
 
-def test_deepbind_where_libc_cannot_be_led_here(kit):
+@pytest.mark.parametrize("call", ["dlopen(", "dlmopen(LM_ID_BASE, "])
+def test_deepbind_where_libc_cannot_be_led_here(kit, call):
     """If RTLD_DEEPBIND cannot be applied, dlopen loads the library without it, and does not abort. The heap
     starts before the filter."""
     kit.library(DEEP, "libdeep.so", "-Wl,-z,norelro")
-    app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ free(malloc(1)); deny(); void", 1), "-rdynamic")
+    app = kit.program(DENY_MPROTECT + DEEP_APP.replace("{ void", "{ free(malloc(1)); deny(); void", 1).replace("dlopen(", call), "-rdynamic")
     result = kit.go(app)
     if result.returncode == 77:
         pytest.skip("no seccomp filters here")
@@ -232,7 +234,8 @@ def tail(preload, symbol, objdump="objdump"):
     return [line.split("\t", 1)[1].split("#")[0].strip() for line in out.splitlines() if "\t" in line]
 
 
-@pytest.mark.parametrize("symbol", ["dlsym", "dlvsym", "dlopen", "gf_on_dlsym", "gf_on_dlvsym", "gf_on_dlopen"])
+@pytest.mark.parametrize("symbol", ["dlsym", "dlvsym", "dlopen", "dlmopen", "gf_on_dlsym", "gf_on_dlvsym",
+                                    "gf_on_dlopen", "gf_on_dlmopen"])
 def test_the_original_is_jumped_to(preload, symbol):
     if platform.machine() != "x86_64":
         pytest.skip("reads x86-64 code")

@@ -152,7 +152,7 @@ RESOLVER(cuGetProcAddress_v2);
 RESOLVER(cuGetProcAddress_v2_ptsz);
 
 /*
- * The hooks of dlsym, dlvsym and dlopen. These hooks are written in assembly (jump_<arch>.S), so
+ * The hooks of dlsym, dlvsym, dlopen and dlmopen. These hooks are written in assembly (jump_<arch>.S), so
  * that they can jump to the original, because glibc identifies the caller by the return address. If
  * the hooks called the original, RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and
  * dlopen would search this library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call
@@ -163,9 +163,10 @@ RESOLVER(cuGetProcAddress_v2_ptsz);
 extern _Atomic(__typeof__(dlsym) *) gf_jump_dlsym;
 extern _Atomic(__typeof__(dlvsym) *) gf_jump_dlvsym;
 extern _Atomic(__typeof__(dlopen) *) gf_jump_dlopen;
+extern _Atomic(__typeof__(dlmopen) *) gf_jump_dlmopen;
 /*
- * A mask for the argument mode of dlopen. It removes RTLD_DEEPBIND if that flag would lead to two
- * heaps (docs/hooks.md).
+ * A mask for the argument mode of dlopen, and of dlmopen with LM_ID_BASE. It removes RTLD_DEEPBIND if
+ * that flag would lead to two heaps (docs/hooks.md).
  */
 extern _Atomic int gf_jump_dlopen_mask;
 
@@ -195,6 +196,7 @@ struct gf_jump_answer gf_jump_answer(void *handle, const char *name);
 _Atomic(__typeof__(dlsym) *) gf_jump_dlsym;
 _Atomic(__typeof__(dlvsym) *) gf_jump_dlvsym;
 _Atomic(__typeof__(dlopen) *) gf_jump_dlopen;
+_Atomic(__typeof__(dlmopen) *) gf_jump_dlmopen;
 _Atomic int gf_jump_dlopen_mask = ~0;
 
 void gf_jump_prepare_dlsym(void)
@@ -215,6 +217,7 @@ void gf_jump_prepare_dlopen(void)
     if (!gf_libc_names_prepare())
         gf_store_relaxed(&gf_jump_dlopen_mask, ~RTLD_DEEPBIND);
     gf_store_release(&gf_jump_dlopen, gf_originals()->dlopen);
+    gf_store_release(&gf_jump_dlmopen, gf_originals()->dlmopen);
 }
 
 /*

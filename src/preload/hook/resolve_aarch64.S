@@ -115,4 +115,29 @@ gf_on_dlopen:
     .cfi_endproc
     .size gf_on_dlopen, . - gf_on_dlopen
 
+/* void *dlmopen(Lmid_t space [x0], const char *file [x1], int mode [w2]) */
+    .globl gf_on_dlmopen
+    .hidden gf_on_dlmopen
+    .type gf_on_dlmopen, %function
+    .p2align 4
+gf_on_dlmopen:
+    .cfi_startproc
+    hint    34
+.Ldlmopen_original:
+    adrp    x17, gf_jump_dlmopen
+    add     x17, x17, :lo12:gf_jump_dlmopen
+    ldar    x16, [x17]              /* before the mask, as in dlopen */
+    cbz     x16, .Ldlmopen_prepare
+    cbnz    x0, .Ldlmopen_jump      /* not LM_ID_BASE */
+    adrp    x17, gf_jump_dlopen_mask
+    ldr     w17, [x17, :lo12:gf_jump_dlopen_mask]
+    and     w2, w2, w17
+.Ldlmopen_jump:
+    br      x16
+.Ldlmopen_prepare:
+    call_keeping_arguments gf_jump_prepare_dlopen
+    b       .Ldlmopen_original
+    .cfi_endproc
+    .size gf_on_dlmopen, . - gf_on_dlmopen
+
     .section .note.GNU-stack, "", %progbits

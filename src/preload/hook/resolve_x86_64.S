@@ -104,4 +104,27 @@ gf_on_dlopen:
     .cfi_endproc
     .size gf_on_dlopen, . - gf_on_dlopen
 
+/* void *dlmopen(Lmid_t space [rdi], const char *file [rsi], int mode [edx]) */
+    .globl gf_on_dlmopen
+    .hidden gf_on_dlmopen
+    .type gf_on_dlmopen, @function
+    .p2align 4
+gf_on_dlmopen:
+    .cfi_startproc
+    endbr64
+.Ldlmopen_original:
+    movq    gf_jump_dlmopen(%rip), %rax
+    testq   %rax, %rax
+    je      .Ldlmopen_prepare
+    testq   %rdi, %rdi              /* LM_ID_BASE */
+    jne     .Ldlmopen_jump
+    andl    gf_jump_dlopen_mask(%rip), %edx
+.Ldlmopen_jump:
+    jmp     *%rax
+.Ldlmopen_prepare:
+    call_keeping_arguments gf_jump_prepare_dlopen
+    jmp     .Ldlmopen_original
+    .cfi_endproc
+    .size gf_on_dlmopen, . - gf_on_dlmopen
+
     .section .note.GNU-stack, "", @progbits
