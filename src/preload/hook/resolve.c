@@ -189,7 +189,7 @@ struct gf_jump_answer {
 /*
  * Called for names that begin with "cu" and a capital letter, with any handle except RTLD_NEXT.
  * Returns the hook of the function that the original finds. Afterwards dlerror returns the same
- * text as without this library.
+ * text as without this library; only if libcuda is not loaded, the text may name this library.
  */
 struct gf_jump_answer gf_jump_answer(void *handle, const char *name);
 
