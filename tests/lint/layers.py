@@ -87,18 +87,17 @@ def compiled(src, build):
 
 def linked(src, build):
     defined, wanted = {}, []
-    for name, made, _ in compiled(src, build):
-        if not made.is_file():
+    objects = {str(made): name for name, made, _ in compiled(src, build) if made.is_file()}
+    listed = subprocess.run(["nm", "-P", "-A", *objects], capture_output=True, text=True, check=True).stdout if objects else ""
+    for line in listed.splitlines():
+        made, symbol, kind = line.split()[:3]  # "file: symbol kind"
+        if not symbol.startswith(("gf_", "gpufeed_")):
             continue
-        listed = subprocess.run(["nm", "-P", made], capture_output=True, text=True, check=True).stdout
-        for line in listed.splitlines():
-            symbol, kind = line.split()[:2]
-            if not symbol.startswith(("gf_", "gpufeed_")):
-                continue
-            if kind in "Uw":
-                wanted.append((module_of(name), symbol))
-            elif kind.isupper() or kind == "i":
-                defined.setdefault(symbol, set()).add(module_of(name))
+        module = module_of(objects[made[:-1]])
+        if kind in "Uw":
+            wanted.append((module, symbol))
+        elif kind.isupper() or kind == "i":
+            defined.setdefault(symbol, set()).add(module)
     for module, symbol in wanted:
         for other in defined.get(symbol, ()):
             yield module, other, f"uses {symbol}"
