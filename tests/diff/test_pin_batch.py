@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies by which a DataLoader's thread pins its batches: several threads share them, and the program sees no difference."""
 
+import functools
 import json
 import pathlib
 import subprocess
 
 import pytest
-from conftest import APPS
+from conftest import APPS, Runner
 
 LIBRARY = APPS / "libtorch_cpu.so"
 PROGRAM = pathlib.Path(__file__).with_name("pin_batch.py")
@@ -16,10 +17,15 @@ HELPED = {"GPUFEED_STAGE_THREADS": 4}
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason="the compiler has no OpenMP")
 
 
+@functools.cache  # the library's options change nothing there
+def plain_run(case, library):
+    return Runner()(PYTHON, PROGRAM, case, library, sim=True, preload=False, timeout=200)
+
+
 def shares(run, tmp_path, case, library=LIBRARY, **environment):
     """Returns how many copies were shared; the output is as without the library."""
     report = tmp_path / "report.json"
-    plain = run(PYTHON, PROGRAM, case, library, sim=True, preload=False, timeout=200)
+    plain = plain_run(case, library)
     ours = run(PYTHON, PROGRAM, case, library, sim=True, timeout=200, GPUFEED_REPORT=report, **HELPED, **environment)
     assert plain.returncode == 0 and len(plain.stdout.splitlines()) == 12, plain.stderr
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
@@ -61,6 +67,7 @@ def test_option_off(run, tmp_path, environment):
 
 def test_pytorch(run, tmp_path):
     """PyTorch's own copy, from a function that is named like the DataLoader's."""
-    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode:
+    found = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('torch'))"
+    if subprocess.run([PYTHON, "-c", found], check=False).returncode:
         pytest.skip(f"{PYTHON} has no torch")
     assert shares(run, tmp_path, "batches", "torch") >= 3
