@@ -123,10 +123,13 @@ static void saving(void **state)
     assert_int_equal(gf_transfer_sums_saving_ns(&c, &rate), 0);
     assert_int_equal(rate, 0);
     c.staged[gf_direction_h2d][1] = tally(1, 100, SECOND);
-    c.bypassed[gf_direction_d2h][1][gf_bypass_crowded] = tally(1, 100, SECOND);
-    c.bypassed[gf_direction_d2h][1][gf_bypass_pinned] = tally(1, 100, SECOND);
-    c.bypassed[gf_direction_d2h][1][gf_bypass_ends] = tally(1, 100, SECOND);
-    c.staged[gf_direction_d2h][0] = tally(1, 1000, SECOND); /* 1000 bytes a second */
+    c.bypassed[gf_direction_h2d][1][gf_bypass_crowded] = tally(1, 100, SECOND);
+    c.bypassed[gf_direction_h2d][1][gf_bypass_pinned] = tally(1, 100, SECOND);
+    c.bypassed[gf_direction_h2d][1][gf_bypass_ends] = tally(1, 100, SECOND);
+    c.staged[gf_direction_h2d][0] = tally(1, 1000, SECOND); /* 1000 bytes a second */
+    /* copies from the GPU wait for its work */
+    c.staged[gf_direction_d2h][1] = tally(1, 100, SECOND);
+    c.bypassed[gf_direction_d2h][0][gf_bypass_pinned] = tally(1, 100, SECOND);
     assert_int_equal(gf_transfer_sums_saving_ns(&c, &rate), 2 * SECOND);
     assert_int_equal(rate, 0);
     c.bypassed[gf_direction_h2d][0][gf_bypass_pinned] = tally(1, 8000, 2 * SECOND);

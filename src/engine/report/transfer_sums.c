@@ -9,16 +9,13 @@ static void add_counts(struct gf_copy_counts *sum, const struct gf_copy_counts *
     sum->timed_ns += counts->timed_ns;
 }
 
-/* Sums the copies of pageable memory in both directions, staged or not. */
+/* Sums the copies of pageable memory to the GPU, staged or not. */
 static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct gf_copy_counts *ret)
 {
-    *ret = (struct gf_copy_counts){0};
-    for (unsigned direction = 0; direction < gf_direction_count; direction++) {
-        add_counts(ret, &copies->staged[direction][async]);
-        for (unsigned why = 0; why < gf_bypass_count; why++)
-            if (gf_copy_group(why) == gf_copy_group_driver)
-                add_counts(ret, &copies->bypassed[direction][async][why]);
-    }
+    *ret = copies->staged[gf_direction_h2d][async];
+    for (unsigned why = 0; why < gf_bypass_count; why++)
+        if (gf_copy_group(why) == gf_copy_group_driver)
+            add_counts(ret, &copies->bypassed[gf_direction_h2d][async][why]);
 }
 
 void gf_transfer_sums_group(const struct gf_copy_stats *copies, enum gf_direction direction,
@@ -56,10 +53,9 @@ uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts)
 
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate)
 {
-    struct gf_copy_counts pinned = {0}, sync, async;
+    const struct gf_copy_counts pinned = copies->bypassed[gf_direction_h2d][0][gf_bypass_pinned];
+    struct gf_copy_counts sync, async;
 
-    for (unsigned direction = 0; direction < gf_direction_count; direction++)
-        add_counts(&pinned, &copies->bypassed[direction][0][gf_bypass_pinned]);
     sum_pageable(copies, true, &async);
     sum_pageable(copies, false, &sync);
     *ret_rate = pinned.timed_ns ? rate_in(1000000000, pinned.timed_bytes, pinned.timed_ns) : 0;

@@ -29,9 +29,10 @@ void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direc
 uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
 
 /*
- * Returns an upper bound, in ns, of the time that the program would save by pinning its pageable
- * memory. It is the whole duration of asynchronous calls, plus the time by which synchronous calls
- * took longer than pinned copies of as many bytes. Sets *ret_rate to the rate of pinned copies in
+ * Returns an upper bound, in ns, of the time that the program would save by pinning the sources of
+ * its copies to the GPU. It is the whole duration of asynchronous calls, plus the time by which
+ * synchronous calls took longer than pinned copies of as many bytes. Copies from the GPU do not
+ * count: most of their time is a wait for the GPU's work. Sets *ret_rate to the rate of pinned copies in
  * bytes per second. If this rate is unknown (0), synchronous calls do not count.
  */
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate);
