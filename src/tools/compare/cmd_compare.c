@@ -266,7 +266,7 @@ static struct sides sides_of(const char *const names[2], const struct gf_figures
 }
 
 /* Prints how much steps vary, and how long the GPU waits for data in a mean step. */
-static void print_steps(FILE *out, const struct gf_figures figures[2])
+static void print_time_of_steps(FILE *out, const struct gf_figures figures[2])
 {
     struct gf_figures_row waits[2] = {{.seconds = 0}};
 
@@ -287,7 +287,7 @@ static void print_sides(FILE *out, const struct sides *sides)
     print_times(out, sides->by_step ? "time per step" : "time", sides->seconds[0],
                 sides->seconds[1]);
     if (sides->by_step)
-        print_steps(out, sides->figures);
+        print_time_of_steps(out, sides->figures);
     print_figures(out, sides->figures, sides->runs);
 }
 
