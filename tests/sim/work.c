@@ -225,7 +225,17 @@ static void start(struct sim_stream *stream)
     stream->started = true;
 }
 
-/* The legacy stream and the blocking streams wait for each other, in the order of the calls. */
+/* Adds what the stream's next operation waits for: results of other streams' events. */
+static void add_pending(struct sim_op *op, const struct sim_stream *stream)
+{
+    for (unsigned i = 0; i < stream->pendings; i++)
+        add_dep(&op->dep, &op->deps, stream->pending[i].stream, stream->pending[i].seq);
+}
+
+/*
+ * The legacy stream and the blocking streams wait for each other, in the order of the calls. The
+ * legacy stream also waits for events for which a blocking stream waits (seen on an H200).
+ */
 static void legacy_order(struct sim_stream *stream, struct sim_op *op)
 {
     struct sim_context *context = stream->context;
@@ -237,8 +247,10 @@ static void legacy_order(struct sim_stream *stream, struct sim_op *op)
         return;
     }
     for (struct sim_stream *s = context->streams; s; s = s->next)
-        if (s != stream && !(s->flags & CU_STREAM_NON_BLOCKING))
+        if (s != stream && !(s->flags & CU_STREAM_NON_BLOCKING)) {
             add_dep(&op->dep, &op->deps, s, s->submitted);
+            add_pending(op, s);
+        }
 }
 
 uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op)
@@ -247,8 +259,7 @@ uint64_t sim_submit(struct sim_stream *stream, struct sim_op *op)
     record_submitted();
     op->context = stream->context;
     legacy_order(stream, op);
-    for (unsigned i = 0; i < stream->pendings; i++)
-        add_dep(&op->dep, &op->deps, stream->pending[i].stream, stream->pending[i].seq);
+    add_pending(op, stream);
     free(stream->pending);
     stream->pending = NULL;
     stream->pendings = 0;
@@ -292,33 +303,45 @@ void sim_break(struct sim_context *context, CUresult error)
     pthread_mutex_unlock(&sim_lock);
 }
 
+static void await_own(struct sim_stream *stream)
+{
+    sim_wait(stream, stream->submitted);
+    for (unsigned i = 0; i < stream->pendings; i++)
+        sim_wait(stream->pending[i].stream, stream->pending[i].seq);
+}
+
 /*
  * A wait for the legacy stream also waits for the blocking streams. A wait for a blocking stream
  * does not wait for the legacy stream.
  */
 void sim_wait_stream(struct sim_stream *stream)
 {
-    sim_wait(stream, stream->submitted);
-    for (unsigned i = 0; i < stream->pendings; i++)
-        sim_wait(stream->pending[i].stream, stream->pending[i].seq);
+    await_own(stream);
     if (stream == stream->context->legacy)
         for (struct sim_stream *s = stream->context->streams; s; s = s->next)
             if (!(s->flags & CU_STREAM_NON_BLOCKING))
-                sim_wait(s, s->submitted);
+                await_own(s);
 }
 
-bool sim_stream_idle(struct sim_stream *stream)
+static bool is_own_done(const struct sim_stream *stream)
 {
-    sim_want(stream, stream->submitted);
     if (stream->completed < stream->submitted)
         return false;
     for (unsigned i = 0; i < stream->pendings; i++)
         if (stream->pending[i].stream->completed < stream->pending[i].seq)
             return false;
+    return true;
+}
+
+bool sim_stream_idle(struct sim_stream *stream)
+{
+    sim_want(stream, stream->submitted);
+    if (!is_own_done(stream))
+        return false;
     if (stream != stream->context->legacy)
         return true;
     for (struct sim_stream *s = stream->context->streams; s; s = s->next)
-        if (!(s->flags & CU_STREAM_NON_BLOCKING) && s->completed < s->submitted)
+        if (!(s->flags & CU_STREAM_NON_BLOCKING) && !is_own_done(s))
             return false;
     return true;
 }
