@@ -102,7 +102,6 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
 static json_t *step_of(const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-
     char text[64];
     const char *reason = gf_step_reason(process, step, text);
 
