@@ -9,12 +9,37 @@ import mmap
 import os
 import sys
 import threading
+import time
 import zlib
 
 MIB = 1 << 20
 PATH = "/opt/torch/utils/data/_utils/pin_memory.py"
 case, library = sys.argv[1:3]
 cuda = ctypes.CDLL("libcuda.so.1")
+context, pinned = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+
+
+def look(rounds):
+    """Lets the library start its threads, and look for pointers."""
+    for _ in range(rounds):
+        assert cuda.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(9 * MIB), 0) == 0 and cuda.cuMemFreeHost(pinned) == 0
+        time.sleep(0.05)
+
+
+def load_slowly():
+    """The library looks for pointers while the loader has filled them, but not closed their page. CDLL would keep Python's lock."""
+    assert cuda.cuCtxSetCurrent(context) == 0
+    look(20)
+    gate, opener = os.pipe()
+    os.dup2(gate, 77)
+    thread = threading.Thread(target=ctypes.CDLL(None).dlopen, args=(library.encode(), os.RTLD_NOW))
+    thread.start()
+    look(30)
+    os.write(opener, b"x")
+    thread.join()
+
+
 if library == "torch":
     import torch
     threads, count, copy = torch.set_num_threads, torch.get_num_threads, torch.Tensor.copy_
@@ -22,6 +47,8 @@ if library == "torch":
     def view(memory, size):
         return torch.frombuffer(memory, dtype=torch.uint8)[:size]
 else:
+    if case == "slow":
+        load_slowly()
     openmp = ctypes.CDLL(library)
     if case == "copies":
         other_copy = ctypes.CDLL(library.replace(".own", ""))
@@ -83,7 +110,6 @@ def receive(rounds, size, number):
     threads(number)
     assert cuda.cuCtxSetCurrent(context) == 0
     there, elsewhere = functions(PATH), functions("/opt/own/pin_memory.py")
-    pinned = ctypes.c_void_p()
     for turn in range(rounds):
         assert cuda.cuMemHostAlloc(ctypes.byref(pinned), ctypes.c_size_t(9 * MIB), 0) == 0  # lets the library look for pointers
         batch = mmap.mmap(-1, size)
@@ -112,8 +138,6 @@ def receive(rounds, size, number):
 
 
 stop = threading.Event()
-context = ctypes.c_void_p()
-assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
 if case == "handler":
     faulthandler.enable()
 thread = threading.Thread(target=receive, args=(12, (34 if case == "small" else 66) * MIB, 2 if case == "two" else 1))

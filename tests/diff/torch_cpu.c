@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <omp.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -30,6 +31,30 @@ int get_thread_num(void)
 #define omp_get_thread_num() (thread_num = omp_get_thread_num, thread_num())
 #endif
 
+#ifdef SLOW
+/* The loader calls resolve_part last, when it has filled all other pointers. It waits for a byte of the program. */
+#define GATE 77
+typedef size_t part_function(size_t bytes, size_t threads);
+part_function *resolve_part(void);
+static part_function part_of __attribute__((ifunc("resolve_part")));
+
+static size_t divided(size_t bytes, size_t threads)
+{
+    return (bytes + threads - 1) / threads;
+}
+
+part_function *resolve_part(void)
+{
+    char byte;
+    return read(GATE, &byte, 1) > 1 ? NULL : divided;
+}
+#else
+static size_t part_of(size_t bytes, size_t threads)
+{
+    return (bytes + threads - 1) / threads;
+}
+#endif
+
 void set_num_threads(int threads)
 {
     chosen = threads;
@@ -55,7 +80,7 @@ int copy_to(char *to, const char *from, size_t bytes)
 #pragma omp parallel reduction(+ : wrong)
     {
         const size_t threads = (size_t)omp_get_num_threads(), thread = (size_t)omp_get_thread_num();
-        const size_t part = (bytes + threads - 1) / threads, start = thread * part;
+        const size_t part = part_of(bytes, threads), start = thread * part;
         wrong += !omp_in_parallel() + (omp_get_max_threads() != wanted);
         if (start < bytes)
             memcpy(to + start, from + start, bytes - start < part ? bytes - start : part);
