@@ -14,7 +14,7 @@ from conftest import BUILD
 from preloadkit import SOURCE
 
 MEETING = ["options", "startup_env", "cuda", "heap_ops", "transfer_ops", "stall_count", "stall_gpu", "journal_count", "hook_counts", "latency",
-           "copy_call", "nodes", "range", "heap_stats", "heap_setting", "heap_huge", "heap_first_touch", "heap_retained"]
+           "copy_call", "nodes", "pystack_frame", "range", "heap_stats", "heap_setting", "heap_huge", "heap_first_touch", "heap_retained"]
 INCLUDED = re.compile(r'^ *#include "([^"]+)"', re.M)
 
 
