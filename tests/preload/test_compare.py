@@ -286,7 +286,8 @@ def test_two_reports(compare, tmp_path):
         path.write_text(json.dumps(content))
     told = [re.split(r" {2,}", row.strip()) for row in compare(one, other).stdout.splitlines()]
     assert ["GPU without work", "75.0 %", "12.5 %", "-62.5 points"] in told and ["of them pinned", "20 %", "43 %"] in told
-    for path, p99, waits in ((one, 9.0, 0.5), (other, 4.5, None)):
+    for path, p99, waits in ((one, 9.0, 0.5), (other, 9.0, None), (other, 4.5, 0)):
+        assert "waiting for data" not in compare(one, other).stdout  # unknown
         content = json.loads(path.read_text()) | {"steps": {"ended": 5, "us": 1000, "current": 1},
                                                   "step_times": {"steps": 4, "p99_ms": p99, "data_wait_ms": waits}}
         path.write_text(json.dumps(content))

@@ -268,16 +268,16 @@ static struct sides sides_of(const char *const names[2], const struct gf_figures
 /* Prints how much steps vary, and how long the GPU waits for data in a mean step. */
 static void print_time_of_steps(FILE *out, const struct gf_figures figures[2])
 {
-    struct gf_figures_row waits[2] = {{.seconds = 0}};
+    const struct gf_figures_row waits[2] = {{.seconds = figures[0].awaited_s},
+                                            {.seconds = figures[1].awaited_s}};
+    const double steps[2] = {figures[0].awaited, figures[1].awaited};
 
     if (figures[0].timed < 1 || figures[1].timed < 1)
         return;
     print_times(out, "  99th percentile", figures[0].timed_p99_s / figures[0].timed,
                 figures[1].timed_p99_s / figures[1].timed);
-    for (size_t i = 0; i < 2; i++)
-        waits[i].seconds = figures[i].timed_data_s / figures[i].timed;
-    if (waits[0].seconds > 0 || waits[1].seconds > 0)
-        print_row_of_cause(out, "  waiting for data", waits, (const double[]){1, 1});
+    if (steps[0] >= 1 && steps[1] >= 1 && (waits[0].seconds > 0 || waits[1].seconds > 0))
+        print_row_of_cause(out, "  waiting for data", waits, steps);
 }
 
 /* Prints the mean times, and where the time went. */
@@ -341,7 +341,7 @@ static json_t *side_json(const struct sides *sides, size_t side)
     return json_pack("{s:s, s:i, s:f, s:o, s:o, s:o, s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o}", "name",
                      sides->names[side], "runs", (int)runs, "mean_s", sides->seconds[side],
                      "step_p99_s", mean_json(figures->timed_p99_s, figures->timed), "step_data_s",
-                     mean_json(figures->timed_data_s, figures->timed), "gpu_idle",
+                     mean_json(figures->awaited_s, figures->awaited), "gpu_idle",
                      mean_json(figures->gpu_empty_s, figures->gpu_s), "to_device", "bytes",
                      to.bytes / runs, "s", to.duration_s / runs, "from_device", "bytes",
                      from.bytes / runs, "s", from.duration_s / runs, "stalls_s",

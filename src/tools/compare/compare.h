@@ -26,7 +26,8 @@ struct gf_figures {
     double ran_s; /* time from the first use of CUDA to the report */
     double steps, steps_s;
     /* Steps with a known duration, marked or detected; sums over the processes, each times its steps. */
-    double timed, timed_p99_s, timed_data_s;
+    double timed, timed_p99_s;
+    double awaited, awaited_s; /* those of them whose wait for data is known, and this wait */
     double gpu_s,
         gpu_empty_s; /* the time of the GPUs, and the part in which they had nothing to do */
     struct gf_copy_sum copies[GF_DIRECTIONS][GF_WAYS];

@@ -85,7 +85,10 @@ static void add_step_times(struct gf_figures *figures, const json_t *times)
 
     figures->timed += steps;
     figures->timed_p99_s += steps * gf_report_number(times, "p99_ms") / 1e3;
-    figures->timed_data_s += steps * gf_report_number(times, "data_wait_ms") / 1e3;
+    if (json_is_number(json_object_get(times, "data_wait_ms"))) {
+        figures->awaited += steps;
+        figures->awaited_s += steps * gf_report_number(times, "data_wait_ms") / 1e3;
+    }
 }
 
 int gf_figures_add_file(struct gf_figures *figures, const char *path)
@@ -125,7 +128,8 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
     figures->steps_s += more->steps_s;
     figures->timed += more->timed;
     figures->timed_p99_s += more->timed_p99_s;
-    figures->timed_data_s += more->timed_data_s;
+    figures->awaited += more->awaited;
+    figures->awaited_s += more->awaited_s;
     figures->gpu_s += more->gpu_s;
     figures->gpu_empty_s += more->gpu_empty_s;
     add_copies(figures, more->copies);
