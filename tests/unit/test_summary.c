@@ -407,7 +407,7 @@ static void waiting_copies_have_a_part(void **state)
     gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
                               "their stream");
-    report.gpu_time.device[1].state_ns[gf_gpu_empty] = 11;
+    report.gpu_time.device[1].state_ns[gf_gpu_unknown] = 11;
     copy_waits.lines = 2;
     copy_waits.line[0] =
         (struct gf_copy_wait_line){false, 3, "/a/b/train.py", "evaluate", {1, 1, SECOND / 10}};

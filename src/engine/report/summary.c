@@ -436,13 +436,14 @@ static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
 /* Whether the GPUs are known to have had work for nine tenths of the time: no copy's wait cost them time. */
 static bool are_busy(const struct gf_gpu_time *time)
 {
-    uint64_t whole = 0, empty = 0;
+    uint64_t whole = 0, other = 0;
 
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++) {
-        whole += gf_gpu_time_whole(&time->device[i]);
-        empty += time->device[i].state_ns[gf_gpu_empty];
+        const struct gf_gpu_time_device *device = &time->device[i];
+        whole += gf_gpu_time_whole(device);
+        other += device->state_ns[gf_gpu_empty] + device->state_ns[gf_gpu_unknown];
     }
-    return whole && empty < whole / 10;
+    return whole && other < whole / 10;
 }
 
 void gf_summary_copy_waits(const struct gf_report *report, struct gf_textbuf *out)
