@@ -152,11 +152,11 @@ RESOLVER(cuGetProcAddress_v2);
 RESOLVER(cuGetProcAddress_v2_ptsz);
 
 /*
- * The hooks of dlsym, dlvsym, dlopen and dlmopen. These hooks are written in assembly (jump_<arch>.S), so
+ * The hooks of dlsym, dlvsym, dlopen and dlmopen. They are written in assembly (resolve_<arch>.S), so
  * that they can jump to the original, because glibc identifies the caller by the return address. If
  * the hooks called the original, RTLD_NEXT and RTLD_DEFAULT would be relative to this library, and
  * dlopen would search this library's RUNPATH. C cannot guarantee a jump: at -O0, a sibling call
- * becomes a call. jump_<arch>.S uses the variables and functions below.
+ * becomes a call. resolve_<arch>.S uses the variables and functions below.
  */
 
 /* The originals. NULL until gf_jump_prepare_dlsym and gf_jump_prepare_dlopen have set them. */
