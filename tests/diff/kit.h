@@ -88,6 +88,8 @@ bool kit_others_sleep(void);   /* whether all threads but the caller's do */
 /* Waits up to 5 s for this number of helpers, and returns their number. */
 unsigned kit_helpers(unsigned wanted);
 void kit_await_ring(void); /* copies until the library has a ring in the current context */
+/* Fills the memory with ones, and copies it until the ring is as large as such copies need. */
+void kit_complete_ring(CUdeviceptr device, unsigned char *host, size_t bytes, CUstream stream);
 void kit_starve_helpers(void);
 void kit_stop_helpers(void);
 

@@ -29,9 +29,10 @@ struct start {
 
 /*
  * Maps all stacks or none. Adjacent stacks without guard pages form one mapping, which a fork
- * copies once. Guard pages are not needed, because a helper uses some KiB of stack and never calls
- * the program. If a limit allows only some of the stacks (RLIMIT_AS, or RLIMIT_MEMLOCK after
- * mlockall), none is mapped, and that memory is left to the program.
+ * copies once. Guard pages are not needed, because a helper uses some KiB of stack: of the program's
+ * code, it runs only PyTorch's loops that copy (files/pin_batch.h). If a limit allows only some of
+ * the stacks (RLIMIT_AS, or RLIMIT_MEMLOCK after mlockall), none is mapped, and that memory is left to
+ * the program.
  */
 static char *map_stacks(unsigned count, size_t each)
 {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/loader.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/symbols.h"
 #include "engine/transfer/files/pin_batch.h"
 #include "engine/transfer/files/replaced_calls.h"
@@ -216,7 +217,7 @@ static enum holder holder_of(const struct import *import, gf_import *function, u
         return in_object;
     if (!import->original)
         return symbol.base == gf_libc_base() ? in_library : elsewhere;
-    const char *slash = strrchr(symbol.object, '/'), *file = slash ? slash + 1 : symbol.object;
+    const char *file = gf_path_file_name(symbol.object);
     for (size_t i = 0; i < GF_ARRAY_LEN(runtimes); i++)
         if (strncmp(file, runtimes[i], strlen(runtimes[i])) == 0)
             return in_library;
@@ -340,12 +341,8 @@ static bool contains_python(const struct dl_phdr_info *info)
 /* Returns the object's file name, or PYTHON for a program that contains CPython. */
 static const char *file_name(const struct dl_phdr_info *info)
 {
-    const char *slash = strrchr(info->dlpi_name, '/');
-
-    if (slash)
-        return slash + 1;
     /* the main program has no name here */
-    return !*info->dlpi_name && contains_python(info) ? PYTHON : info->dlpi_name;
+    return !*info->dlpi_name && contains_python(info) ? PYTHON : gf_path_file_name(info->dlpi_name);
 }
 
 static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)

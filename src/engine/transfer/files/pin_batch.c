@@ -77,7 +77,10 @@ static bool is_in_pin_memory(void)
     return length >= end && strcmp(frame.file + length - end, PIN_MEMORY) == 0;
 }
 
-/* Returns a pool with enough helpers; NULL: there is none yet. */
+/*
+ * Returns a pool in which enough helpers run. If there is none, requests that the helpers of the
+ * current context's pool be started, and returns NULL.
+ */
 static struct gf_pool *find_helpers(void)
 {
     struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_PIN_HELPERS);
