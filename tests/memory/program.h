@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,12 +33,18 @@ static inline int maps_name(const char *name)
     return found;
 }
 
-/* With the library, cuInit loads the engine. The program waits for it, because a test of a process with an engine must
- * not begin as a process without one. */
-static inline void start_engine_if_asked(void)
+/* Page faults of this thread until the program's own work began: those of cuInit are not the heap's. */
+static long faults_at_begin;
+
+static inline long page_faults(void)
 {
-    if (!getenv("MEMORY_ENGINE"))
-        return;
+    struct rusage used;
+    getrusage(RUSAGE_THREAD, &used);
+    return used.ru_minflt;
+}
+
+static inline void start_engine(void)
+{
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
     int (*init)(unsigned) = driver ? dlsym(driver, "cuInit") : NULL;
     int (*retain)(void **, int) = driver ? dlsym(driver, "cuDevicePrimaryCtxRetain") : NULL;
@@ -48,6 +55,15 @@ static inline void start_engine_if_asked(void)
          i++)
         usleep(50000);
     usleep(300000);
+}
+
+/* With the library, cuInit loads the engine. The program waits for it, because a test of a process with an engine must
+ * not begin as a process without one. */
+static inline void start_engine_if_asked(void)
+{
+    if (getenv("MEMORY_ENGINE"))
+        start_engine();
+    faults_at_begin = page_faults();
 }
 
 /* A line of /proc/PID/FILE in KiB, such as VmRSS of status. */
@@ -73,9 +89,10 @@ static inline double cpu_seconds(void)
 
 static inline void put_result(double held)
 {
-    printf("{\"peak\": %.1f, \"rss\": %.1f, \"held\": %.1f, \"cpu\": %.3f}\n",
+    printf("{\"peak\": %.1f, \"rss\": %.1f, \"held\": %.1f, \"cpu\": %.3f, \"faults\": %ld}\n",
            (double)kib_of("self", "status", "VmHWM") / 1024,
-           (double)kib_of("self", "status", "VmRSS") / 1024, held, cpu_seconds());
+           (double)kib_of("self", "status", "VmRSS") / 1024, held, cpu_seconds(),
+           page_faults() - faults_at_begin);
 }
 
 /* How often a program repeats what it does, before a release and in the suite. */

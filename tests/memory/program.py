@@ -3,7 +3,11 @@
 import ctypes
 import json
 import os
+import resource
 import time
+
+# Page faults of this thread until the program's own work began, as in program.h.
+faults_at_begin = 0
 
 
 def kib_of(line_name, name="status", pid="self"):
@@ -17,9 +21,7 @@ def maps_name(name):
         return any(name in line for line in file)
 
 
-def start_engine_if_asked():
-    if "MEMORY_ENGINE" not in os.environ:
-        return
+def start_engine():
     driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
     assert driver.cuInit(0) == 0
     assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
@@ -31,6 +33,17 @@ def start_engine_if_asked():
     time.sleep(0.3)
 
 
+def page_faults():
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+
+def start_engine_if_asked():
+    global faults_at_begin
+    if "MEMORY_ENGINE" in os.environ:
+        start_engine()
+    faults_at_begin = page_faults()
+
+
 def put_result(**more):
     print(json.dumps({"peak": kib_of("VmHWM") / 1024, "rss": kib_of("VmRSS") / 1024, "cpu": time.process_time(),
-                      **more}), flush=True)
+                      "faults": page_faults() - faults_at_begin, **more}), flush=True)

@@ -30,7 +30,9 @@ def test_peak(programs, program, kind, growth, process):
         return ours["peak"] <= peak_bound(native, growth)
     native = natives_until(fits, path, kind, mib)
     print(f"MEASURED {program} {kind} {mib} {process}: " + " ".join(
-        f"{name} {values['peak']:.0f}/{values['cpu']:.2f}" for name, values in {**native, "library": ours}.items()))
+        f"{name} {values['peak']:.0f}/{values['cpu']:.2f}/{values['faults']}" for name, values in {**native, "library": ours}.items()))
     assert fits(native), (ours, native)
     if growth:
-        assert ours["cpu"] <= 1.5 * native["glibc"]["cpu"] + 0.15, (ours, native)
+        # A buffer that moves instead of growing takes new pages: libjemalloc has six times as many faults in "realloc". CPU time
+        # says less: a huge page that a virtual machine had given back to its host costs milliseconds at its first use.
+        assert ours["faults"] <= 1.5 * native["glibc"]["faults"] + 4096, (ours, native)
