@@ -122,7 +122,8 @@ def test_durations_beside_a_faked_clock(run, tmp_path, fake, first):
     most = time.monotonic() - begun
     assert (done.returncode, done.stderr) == (0, "")
     text = json.loads(report.read_text())
-    assert 0.5 <= text["ran_s"] <= most and 0.5 <= text["gpu_time"]["devices"][0]["s"] <= most, (most, text["ran_s"])
+    observed = text["gpu_time"]["devices"][0]["s"]  # from the sampler's first round on, which a busy machine delays
+    assert 0.5 <= text["ran_s"] <= most and 0 < observed <= most, (most, text["ran_s"], observed)
 
 
 AUDITOR = r"""
