@@ -16,12 +16,14 @@
  *   threads     MIB threads, one after the other, fill and free 6 MiB
  *   trim        as random, with malloc_trim after each free
  *   passed      a thread allocates, another frees
+ *   advised     pairs of blocks of MIB/4 to MIB/2, of which the program advises a part, as numpy does
  */
 #include "program.h"
 
 #include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 
 static void rising(size_t most, int down)
 {
@@ -152,6 +154,28 @@ static void in_threads(int count, int passed)
     }
 }
 
+/* The advice splits the block's mapping, so that mremap cannot grow it. */
+static char *advised(size_t size)
+{
+    char *block = malloc(size),
+         *page = (char *)(((uintptr_t)block + PAGE) & ~((uintptr_t)PAGE - 1));
+    madvise(page, size / 2 & ~((size_t)PAGE - 1), MADV_HUGEPAGE);
+    madvise(page + (size / 2 & ~((size_t)PAGE - 1)), size / 4 & ~((size_t)PAGE - 1),
+            MADV_NOHUGEPAGE);
+    touch(block, size);
+    return block;
+}
+
+static void advised_pairs(size_t most)
+{
+    for (size_t i = 0; i < 14; i++) {
+        const size_t size = most / 4 + i * 37 % 80 * (most / 320);
+        char *first = advised(size), *second = advised(size);
+        free(first);
+        free(second);
+    }
+}
+
 static int run(const char *kind, size_t most)
 {
     if (strcmp(kind, "rising") == 0 || strcmp(kind, "falling") == 0)
@@ -171,6 +195,8 @@ static int run(const char *kind, size_t most)
         crowd();
     else if (strcmp(kind, "threads") == 0 || strcmp(kind, "passed") == 0)
         in_threads((int)(most / MIB), kind[0] == 'p');
+    else if (strcmp(kind, "advised") == 0)
+        advised_pairs(most);
     else
         return 2;
     return 0;

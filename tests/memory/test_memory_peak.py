@@ -9,11 +9,11 @@ C_LIKE_GROWTH = ["vector", "table", "shrink", "cut", "stream"]
 PYTHON_GROWTH = ["bytearray", "list", "str", "array"]
 PYTHON_OTHERS = ["dict", "set", "bytesio", "stringio", "pipe", "recv", "pickle", "numpy", "numpy_append", "arrays", "pairs"]
 BLOCKS = ["rising", "falling", "random", "swing", "calloc", "aligned", "border", "middle", "phases", "crowd", "threads",
-          "trim", "passed"]
+          "trim", "passed", "advised"]
 ROWS = [("growth", kind, True) for kind in C_GROWTH] + [("growth", kind, False) for kind in C_LIKE_GROWTH] + \
        [("growth.py", kind, True) for kind in PYTHON_GROWTH] + [("growth.py", kind, False) for kind in PYTHON_OTHERS] + \
        [("blocks", kind, False) for kind in BLOCKS]
-IN_ENGINE = {"realloc", "vector", "shrink", "bytearray", "arrays", "pairs", "rising", "swing", "phases", "middle", "crowd"}
+IN_ENGINE = {"realloc", "vector", "shrink", "bytearray", "arrays", "pairs", "rising", "swing", "phases", "middle", "crowd", "advised"}
 # Growing buffers whose freed halves an engine keeps: the second half of the new buffer counts as live before the program touches it.
 GROWTH_IN_ENGINE = {"stream", "pickle"}
 CASES = [(*row, process) for row in ROWS for process in PROCESSES if process == "plain" or FULL or row[1] in IN_ENGINE]

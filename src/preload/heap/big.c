@@ -107,18 +107,6 @@ static struct gf_range new_mapping(size_t size, size_t alignment)
     return range;
 }
 
-/* Grows a mapping of the pool. */
-static bool grow_kept(struct gf_range *range, size_t size)
-{
-    const uintptr_t start = grow_mapping(range->start, range->size, size);
-
-    if (start)
-        *range = (struct gf_range){start, size};
-    else
-        gf_pool_put(range->start, range->size);
-    return start;
-}
-
 /*
  * Called before a block is mapped, so that kept memory and the new block do not exceed the peak. The
  * block counts only during this call: a request that the kernel refuses is no peak.
@@ -128,6 +116,20 @@ static void make_room(size_t size)
     gf_add_relaxed(&gf_budget.live, (int64_t)size);
     gf_reclaim_check(gf_reclaim_mappings);
     gf_sub_relaxed(&gf_budget.live, (int64_t)size);
+}
+
+/* Grows a mapping of the pool. If that is impossible, the mapping returns to the pool, beside the new block. */
+static bool grow_kept(struct gf_range *range, size_t size)
+{
+    const uintptr_t start = grow_mapping(range->start, range->size, size);
+
+    if (start) {
+        *range = (struct gf_range){start, size};
+    } else {
+        gf_pool_put(range->start, range->size);
+        make_room(size);
+    }
+    return start;
 }
 
 /* Whether a block may keep pages that it does not need: the next block is likely to need them. */
