@@ -492,7 +492,7 @@ def test_files_that_are_opened_slowly(started, compile_c, tmp_path):
     assert done.stdout.count(b"\n      5+0x") == 1 and 1 <= len(opened) <= 4, (opened, done)
 
 
-# Nothing that is awaited comes in time. The time of the wait passes at once.
+# Nothing that is awaited comes in time, and the time of the wait passes at once; with LATE, what is awaited comes, 5 s later.
 NOTHING_COMES = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -504,9 +504,9 @@ NOTHING_COMES = r"""
 static long late_ms;
 int poll(struct pollfd *list, nfds_t count, int wait_ms) {
     const int file = open(getenv("WAITS"), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    late_ms += wait_ms;
+    late_ms += getenv("LATE") ? 5000 : wait_ms;
     if (write(file, "x", 1) != 1 || close(file)) abort();
-    return 0;
+    return getenv("LATE") ? ((int (*)(struct pollfd *, nfds_t, int))dlsym(RTLD_NEXT, "poll"))(list, count, wait_ms) : 0;
 }
 int clock_gettime(clockid_t clock, struct timespec *ret) {
     const int result = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, ret);
@@ -544,6 +544,52 @@ def test_a_process_that_claims_to_be_of_the_job(other, started, compile_c, tmp_p
         both = wait_in_vain(compile_c, tmp_path, *40 * [claims.pid], *40 * [one.pid])
         claims.kill()
     assert alone <= 20 and both >= alone + 2, (alone, both)
+
+
+OF_MANY_USERS = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(void) {
+    int ends[2];
+    if (pipe(ends)) return 1;
+    for (int i = 0; i < 280; i++) {
+        const pid_t pid = fork();
+        if (!pid) {
+            if (setuid(70000 + i) || prctl(PR_SET_PDEATHSIG, SIGKILL) || write(ends[1], "x", 1) != 1) return 1;
+            for (;;) pause();
+        }
+        if (read(ends[0], &(char){0}, 1) != 1) return 1;
+        printf("%d ", pid);
+    }
+    puts(""); fflush(stdout);
+    pause();
+}
+"""
+
+
+@needs_root
+def test_processes_of_many_users(compile_c, tmp_path):
+    """A user may have many ids. One limit holds for all other users, and does not count for this one."""
+    with subprocess.Popen([compile_c(OF_MANY_USERS)], stdout=subprocess.PIPE) as one:
+        pids = one.stdout.readline().split()
+        others, both = (wait_in_vain(compile_c, tmp_path, *map(int, pids), *own) for own in ([], 5 * [one.pid]))
+        one.kill()
+    assert others <= 40 and both >= others + 5, (others, both)
+
+
+@needs_root
+@pytest.mark.parametrize("user", ["other", "own"])
+def test_answers_that_come_late(other, compile_c, tmp_path, user):
+    """Each comes before the time for one process is over. Those of this user are shown nevertheless."""
+    preload = compile_c(NOTHING_COMES, "-shared", "-fPIC", "-ldl", name="late.so")
+    words = ["/usr/bin/env", f"LD_PRELOAD={preload}", f"WAITS={tmp_path}/waits", "LATE=1", STACKS, "--python"]
+    with (other.start if user == "other" else subprocess.Popen)(["/bin/sleep", "100"]) as one:
+        done = subprocess.run(words + 60 * [str(one.pid)], capture_output=True, text=True, timeout=100, check=False)
+        one.kill()
+    unread = done.stderr.count("cannot be read in time")
+    assert done.stdout.count("(not shown: 1 thread without") == 60 - unread and (unread > 20) == (user == "other"), done
 
 
 NAMED = r"""

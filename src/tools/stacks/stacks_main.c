@@ -355,35 +355,60 @@ static void print_object(const void *closure)
 
 /*
  * How long processes of one user that cannot be read in time may keep the command waiting in all. Those
- * that follow are only named. Another user's processes may claim to be of the same job. While a process
- * is printed, no line may be missing for half of the time that is left: then a file of the process is on
- * a mount that hangs.
+ * that follow are only named. Another user's processes may claim to be of the same job, and may be slow
+ * on purpose. So for all users but this one there is a second limit, because one user may have many
+ * ids; and answers after PROMPT_NS count a quarter, because on a busy machine any may take seconds.
+ * While a process is printed, no line may be missing for half of the time that is left: then a file of
+ * the process is on a mount that hangs.
  */
 #define PATIENCE_NS UINT64_C(30000000000)
+#define OTHERS_NS (2 * PATIENCE_NS)
+#define PROMPT_NS UINT64_C(250000000)
 #define USERS_MOST 256 /* the last one stands for all others */
 
-/* Returns the time that is left for processes of the user whose process this is. */
-static uint64_t *find_patience(pid_t pid)
+struct patience {
+    uid_t user;
+    uint64_t spent_ns;
+};
+
+static uint64_t others_ns; /* spent on processes of other users */
+
+/* Returns the time that was spent on processes of the user whose process this is. */
+static struct patience *find_patience(pid_t pid)
 {
-    static struct {
-        uid_t user;
-        uint64_t ns;
-    } list[USERS_MOST];
+    static struct patience list[USERS_MOST];
     static size_t count;
     char path[32];
     struct stat found = {.st_uid = 0};
     size_t at = 0;
 
+    if (!count)
+        list[count++].user = geteuid();
     snprintf(path, sizeof(path), "/proc/%d", pid);
     stat(path, &found);
     while (at < count && list[at].user != found.st_uid)
         at++;
     at = gf_min(at, (size_t)USERS_MOST - 1);
-    if (at == count) {
-        list[count].user = found.st_uid;
-        list[count++].ns = PATIENCE_NS;
-    }
-    return &list[at].ns;
+    if (at == count)
+        list[count++].user = found.st_uid;
+    return &list[at];
+}
+
+static uint64_t time_left(const struct patience *patience)
+{
+    const uint64_t left_ns = PATIENCE_NS - gf_min(patience->spent_ns, PATIENCE_NS);
+    return patience->user == geteuid() ? left_ns
+                                       : gf_min(left_ns, OTHERS_NS - gf_min(others_ns, OTHERS_NS));
+}
+
+static void spend(struct patience *patience, uint64_t took_ns, bool answered)
+{
+    const bool is_other = patience->user != geteuid();
+
+    if (answered)
+        took_ns = is_other ? (took_ns - gf_min(took_ns, PROMPT_NS)) / 4 : 0;
+    patience->spent_ns += took_ns;
+    others_ns += is_other ? took_ns : 0;
 }
 
 static int print_collected(const struct process *process, uint64_t patience_ns)
@@ -403,17 +428,17 @@ static int print_collected(const struct process *process, uint64_t patience_ns)
 static int show(pid_t pid, const char *separator, uint64_t *longest_ns)
 {
     struct process process = {.pid = pid};
-    uint64_t *const patience = find_patience(pid), start_ns = gf_now_ns();
-    int error = *patience ? gf_collect(pid, !flags.python, &process.collected) : ETIMEDOUT;
+    struct patience *const patience = find_patience(pid);
+    const uint64_t start_ns = gf_now_ns(), left_ns = time_left(patience);
+    int error = left_ns ? gf_collect(pid, !flags.python, &process.collected) : ETIMEDOUT;
     const bool is_collected = !error;
 
     if (is_collected) {
         fputs(separator, stdout);
-        error = print_collected(&process, *patience);
+        error = print_collected(&process, left_ns);
         *longest_ns = gf_max(*longest_ns, process.collected.stopped_ns);
     }
-    if (error == ETIMEDOUT)
-        *patience -= gf_min(*patience, gf_now_ns() - start_ns);
+    spend(patience, gf_now_ns() - start_ns, error != ETIMEDOUT);
     if (is_collected && (error == ETIMEDOUT || flags.json))
         error = 0; /* it was said there */
     gf_collected_free(&process.collected);
