@@ -13,7 +13,7 @@ TITLE = "## How many places does a change need?"
 # For each row of the table, patterns of an existing example.
 PLACES = {
     "an option": [r"\bGPUFEED_STAGE_RING\b", r"\bGPUFEED_STALL_WAIT_US\b"],
-    "a hook": [r"\bcuMemcpy3D_v2\b", r"\bpthread_setaffinity_np\b"],
+    "a hook": [r"\bcuMemcpy3D_v2\b", r"\bmlock2\b"],
     "a member of the malloc family": [r"(\b|_)pvalloc\(|\(pvalloc\b", r"(\b|_)mallopt\(|\(mallopt\b"],
     "a doctor check": [r"\bgf_check_zone_reclaim\b|GF_CHECK\(zone_reclaim\b|\"zone-reclaim\""],
     "a kernel file that a check reads": [r"vm/zone_reclaim_mode"],

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks what the build has made: products.py SOURCE BUILD HARDENED CC...
 
-- The preload library exports exactly the symbols of hooks.def and family.def, unversioned.
+- The preload library exports exactly the symbols of hooks.def and family.def. Only those of VERSIONED have versions.
 - Code that runs before the loader has relocated the library refers to no symbol outside. Such a module calls only modules of the
   same kind. The addresses of libc's functions are not known yet. That also concerns functions to which the compiler converts a
   loop, such as memcpy.
@@ -28,6 +28,9 @@ PRODUCTS = {
 LISTS = {"hooks.def": ["GF_CU(symbol)=symbol", "GF_LIBC(symbol)=symbol", "GF_API(symbol)=symbol"],
          "family.def": ["GF_FAMILY(name, type, parameters, arguments)=name", "GF_FAMILY_DERIVED(name)=name",
                         "GF_FAMILY_ALIAS(alias, name, type, parameters, arguments)=alias"]}
+# Functions of which libc for x86-64 has older versions with another meaning (src/preload/exports.map.in).
+VERSIONED = {"posix_spawn": ["@@GLIBC_2.15"], "posix_spawnp": ["@@GLIBC_2.15"], "sched_setaffinity": ["@@GLIBC_2.3.4"],
+             "pthread_setaffinity_np": ["@@GLIBC_2.34", "@GLIBC_2.3.4"]}
 # Object files below src, and the symbols in them that belong to the relocated library.
 EARLY = {"base_loader.c.o": {"_r_debug"},
          "preload_hook_entry.c.o": {"gf_mode_now", "gf_duplicate_load_passes", "gf_originals_find"}}
@@ -74,8 +77,11 @@ def exports(root, library, compiler):
         wanted += listed.stdout.split()
         if not listed.stdout.split():
             yield f"{name} has no rows"
-    found = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
-    yield from difflib.unified_diff(sorted(wanted), sorted(line.split()[2] for line in found.splitlines()), "lists", "exports", n=0, lineterm="")
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    found = sorted(line.split()[2] for line in listed.splitlines() if line.split()[1] != "A")
+    if any("@" in name for name in found):
+        wanted = [name + version for name in wanted for version in VERSIONED.get(name, [""])]
+    yield from difflib.unified_diff(sorted(wanted), found, "lists", "exports", n=0, lineterm="")
 
 
 def readelf(path, *flags):

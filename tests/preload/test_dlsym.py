@@ -29,12 +29,14 @@ def build_preload(folder, cc, *flags, arch=platform.machine()):
     """The preload library, built from its sources without the heap."""
     preload = folder / "libgpufeed.so"
     hooks, below = ("preload/attach", "preload/hook"), ("base", "config", "os")
+    exports = folder / "exports.map"
+    subprocess.run([*cc, "-E", "-P", "-x", "c", "-I", SOURCE / "src", PRELOAD_SOURCES / "exports.map.in", "-o", exports], check=True)
     parts = sources(arch, hooks) if arch == platform.machine() else sources(arch, hooks + below)
     subprocess.run([*cc, *flags, "-D_GNU_SOURCE", "-std=gnu17", "-fvisibility=hidden", "-fPIC",
                     "-ftls-model=initial-exec", '-DGF_VERSION="0.1.0"', "-shared", *INCLUDES,
                     *parts, str(SOURCE / "tests" / "preload" / "no_heap.c"), "-o", str(preload),
                     *(["-Wl,--start-group", *BELOW, "-Wl,--end-group"] if arch == platform.machine() else []),
-                    f"-Wl,--version-script={BUILD / 'src' / 'preload' / 'exports.map'}",
+                    f"-Wl,--version-script={exports}",
                     "-Wl,-z,now,-z,nodelete,-z,defs", "-Wl,-rpath,$ORIGIN"], check=True)
     return preload
 

@@ -88,6 +88,45 @@ def test_programs_that_a_program_starts(fed):
     assert {name: found[name] for name in twice} == dict.fromkeys(twice, 2), found
 
 
+OLD_VERSIONS = r"""
+#include <spawn.h>
+#include <sys/stat.h>
+int old_sched(pid_t, const cpu_set_t *), old_thread(pthread_t, const cpu_set_t *);
+int middle_thread(pthread_t, size_t, const cpu_set_t *);
+typedef int spawner(pid_t *, const char *, const void *, const void *, char *const[], char *const[]);
+spawner old_spawn, old_spawnp;
+__asm__(".symver old_sched, sched_setaffinity@GLIBC_2.3.3");
+__asm__(".symver old_thread, pthread_setaffinity_np@GLIBC_2.3.3");
+__asm__(".symver middle_thread, pthread_setaffinity_np@GLIBC_2.3.4");
+__asm__(".symver old_spawn, posix_spawn@GLIBC_2.2.5");
+__asm__(".symver old_spawnp, posix_spawnp@GLIBC_2.2.5");
+static char *const args[] = {(char *)"script", (char *)"5", NULL};
+static void go(spawner *spawn, const char *path) {
+    pid_t pid; int status = 0, error = spawn(&pid, path, NULL, NULL, args, NULL);
+    if (!error) waitpid(pid, &status, 0);
+    printf("%d %d\n", error, WEXITSTATUS(status)); }
+int main(int argc, char **argv) {
+    cpu_set_t mask; sched_getaffinity(0, sizeof(mask), &mask);
+    void *(*volatile at)(void *, const char *) = dlsym;
+    printf("%d %d %d %d\n", old_sched(0, &mask), old_thread(pthread_self(), &mask), middle_thread(pthread_self(), sizeof(mask), &mask),
+        pthread_setaffinity_np(pthread_self(), sizeof(mask), &mask));
+    go(old_spawn, argv[1]); go(old_spawnp, argv[1]); go((spawner *)posix_spawn, argv[1]);
+    fputs(owner(at(RTLD_DEFAULT, "pthread_setaffinity_np")), stderr); return 0; }
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="libc has no older versions")
+def test_older_versions_of_functions_are_libcs(fed, tmp_path):
+    """A program that was built with an old glibc calls versions with fewer arguments, or with which a script needs no "#!"."""
+    script = tmp_path / "script"
+    script.write_text("exit $1\n")
+    script.chmod(0o755)
+    app = fed.program(OLD_VERSIONS)
+    without, result = fed.go(app, script, preload=False), fed.go(app, script)
+    assert result.stdout == without.stdout == "0 0 0 0\n0 5\n0 5\n8 0\n"
+    assert without.stderr.endswith("libc.so.6") and result.stderr.endswith("libgpufeed.so")
+
+
 def test_python_threads(fed):
     result = fed.go("/usr/bin/python3", "-c", """
 import ctypes, threading

@@ -70,4 +70,10 @@ entry_first:
 #define GF_LIBC_EARLY(symbol) entry symbol, GF_ENTRY_EARLY
 #include "abi/hooks.def"
 
+    /* The versions of glibc since 2.34 and before (exports.map.in). */
+    .globl  old_pthread_setaffinity_np
+    .set    old_pthread_setaffinity_np, pthread_setaffinity_np
+    .symver old_pthread_setaffinity_np, pthread_setaffinity_np@GLIBC_2.3.4
+    .symver pthread_setaffinity_np, pthread_setaffinity_np@@@GLIBC_2.34
+
     .section .note.GNU-stack, "", @progbits
