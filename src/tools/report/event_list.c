@@ -11,19 +11,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/*
- * The most bytes of keys in the cache of stack texts. The text of a stack that does not fit is made
- * again for each event.
- */
-#define KEPT_BYTES ((size_t)16 << 20)
-
-/* Cache of stack texts: a job has few different stacks. A key is the JSON text of a stack. */
-static struct {
-    struct gf_text_pool keys;
-    char **texts; /* index: the key's number */
-    size_t room;
-} kept;
-
 static void print_text(struct gf_span value)
 {
     char text[1024];
@@ -55,70 +42,22 @@ static void print_place(const struct gf_event *event)
     print_text(pci);
 }
 
-static void put_python_frame(FILE *out, struct gf_span frame)
-{
-    struct gf_python_text text;
-
-    gf_frame_python(frame, &text);
-    fprintf(out, "    %s:%ld in %s\n", text.file, text.line, text.function);
-}
-
-static void put_frames(FILE *out, const struct gf_event *event)
+static void print_frames(const struct gf_event *event)
 {
     struct gf_scan python = gf_scan_begin(event->python, '['),
                    native = gf_scan_begin(event->stack, '[');
+    struct gf_python_text line;
     struct gf_span frame;
     char text[2048];
 
-    while (gf_scan_element(&python, &frame))
-        put_python_frame(out, frame);
+    while (gf_scan_element(&python, &frame)) {
+        gf_frame_python(frame, &line);
+        printf("    %s:%ld in %s\n", line.file, line.line, line.function);
+    }
     gf_frame_modules(event->modules);
     while (gf_scan_element(&native, &frame))
         if (gf_frame_name_of(frame, true, text, sizeof(text), NULL))
-            fprintf(out, "      %s\n", text);
-}
-
-static char *frames_text(const struct gf_event *event)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = gf_cli_memory(open_memstream(&text, &size));
-
-    put_frames(out, event);
-    return gf_cli_memory(fclose(out) ? NULL : text);
-}
-
-/* Returns the cache's entry for the event's stack; NULL if the cache is full. */
-static char **place_of(const struct gf_event *event)
-{
-    static char key[64 << 10];
-    const struct gf_span parts[] = {event->python, event->stack, event->modules};
-    size_t length = 0;
-    bool is_new;
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(parts); i++) {
-        if (length + parts[i].size > sizeof(key))
-            return NULL;
-        if (parts[i].size)
-            memcpy(key + length, parts[i].at, parts[i].size);
-        length += parts[i].size;
-    }
-    if (!length || kept.keys.bytes >= KEPT_BYTES)
-        return NULL;
-    const uint32_t number = gf_text_pool_add(&kept.keys, key, length, &is_new);
-    return GF_POOL_SLOT(kept.texts, number, kept.room);
-}
-
-static void print_frames(const struct gf_event *event)
-{
-    char **place = place_of(event);
-    char *text = place && *place ? *place : frames_text(event);
-
-    fputs(text, stdout);
-    if (place)
-        *place = text;
-    else
-        free(text);
+            printf("      %s\n", text);
 }
 
 /* Prints a stall's call, cause, node and GPU, Python lines and native frames. */
@@ -139,17 +78,6 @@ static void print_stall_text(const struct gf_event *event)
     print_place(event);
     puts("]");
     print_frames(event);
-}
-
-/* Frees the cache of stack texts. */
-static void free_texts(void)
-{
-    for (size_t i = 0; i < kept.room; i++)
-        free(kept.texts[i]);
-    free(kept.texts);
-    gf_text_pool_free(&kept.keys);
-    kept.texts = NULL;
-    kept.room = 0;
 }
 
 static const char *event_text(const json_t *object, const char *key)
@@ -580,6 +508,5 @@ bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_f
     failed = !gf_log_merge_end(&merge) || failed;
     gf_job_free(&job);
     free(known);
-    free_texts();
     return !failed;
 }
