@@ -9,7 +9,7 @@ const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "
 /* Sums of the stalls that have the same pair of keys. */
 struct pairs {
     struct gf_text_pool keys;  /* a key's number is the index of its pair + 1 */
-    struct gf_tally_row *list; /* main is the second key; main_us is unused */
+    struct gf_tally_row *list; /* main is the second key, and main_us the sum */
     size_t count;
 };
 
@@ -51,9 +51,6 @@ static void add(struct gf_tally_row *row, const struct gf_tally_row *other)
     row->longest_us = gf_max(row->longest_us, other->longest_us);
 }
 
-GF_COMPARATOR(by_key, struct gf_tally_row,
-              gf_order(one->key, other->key) ?: gf_order(one->main, other->main))
-
 GF_COMPARATOR(by_sum, struct gf_tally_row,
               gf_order(other->us, one->us) ?: gf_order(one->key, other->key))
 
@@ -66,24 +63,6 @@ static void sort_by_sum(struct gf_tally *tally)
         qsort(tally->rows, tally->count, sizeof(*tally->rows), by_sum);
     for (uint32_t i = 0; i < tally->count; i++)
         tally->rows[tally->rows[i].nth].at = i;
-}
-
-static void join_pairs(struct gf_tally *tally, struct pairs *pairs)
-{
-    qsort(pairs->list, pairs->count, sizeof(*pairs->list), by_key);
-    for (size_t i = 0; i < pairs->count; i++) {
-        const struct gf_tally_row *pair = &pairs->list[i];
-        if (!tally->count || tally->rows[tally->count - 1].key != pair->key)
-            *GF_JOB_ADD(tally->rows, tally->count) =
-                (struct gf_tally_row){.key = pair->key, .main = pair->main};
-        struct gf_tally_row *row = &tally->rows[tally->count - 1];
-        add(row, pair);
-        if (pair->us > row->main_us) {
-            row->main = pair->main;
-            row->main_us = pair->us;
-        }
-    }
-    sort_by_sum(tally);
 }
 
 struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by second)
@@ -101,12 +80,14 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
                                          .longest_us = stall->us,
                                          .first = stall->at,
                                          .last = stall->at};
-        add(pair_of(&pairs, key, gf_tally_key(job, stall, second)), &one);
+        struct gf_tally_row *pair = pair_of(&pairs, key, gf_tally_key(job, stall, second));
+        add(pair, &one);
+        pair->main_us = pair->us;
     }
-    if (pairs.list)
-        join_pairs(&tally, &pairs);
     gf_text_pool_free(&pairs.keys);
-    free(pairs.list);
+    tally.rows = pairs.list;
+    tally.count = pairs.count;
+    gf_tally_join(&tally);
     return tally;
 }
 
@@ -174,16 +155,17 @@ void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t 
         (struct gf_tally_row){.key = key, .count = count, .us = us, .first = first, .last = last};
 }
 
-/* The row with the main value comes before the rows that gf_tally_add added. */
-GF_COMPARATOR(by_row_key, struct gf_tally_row,
-              gf_order(one->key, other->key) ?: gf_order(other->main_us, one->main_us))
+/* Of the rows with one key, that with the main value is the first, and those of gf_tally_add the last. */
+GF_COMPARATOR(by_key, struct gf_tally_row,
+              (gf_order(one->key, other->key) ?: gf_order(other->main_us, one->main_us))
+                  ?: gf_order(one->main, other->main))
 
 void gf_tally_join(struct gf_tally *tally)
 {
     size_t kept = 0;
 
     if (tally->count)
-        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_row_key);
+        qsort(tally->rows, tally->count, sizeof(*tally->rows), by_key);
     for (size_t i = 0; i < tally->count; i++) {
         if (kept && tally->rows[kept - 1].key == tally->rows[i].key)
             add(&tally->rows[kept - 1], &tally->rows[i]);
