@@ -272,46 +272,23 @@ uint64_t gf_cgroup_throttled_ns(const char *root)
     return throttled.ns;
 }
 
-struct run {
-    char digits[GF_CONTAINER_ID];
-    size_t length;
-};
-
-static bool is_hex(char c)
+/* Finds a run of exactly 64 hex digits in a line of the file. */
+static bool find_digits(const char *path, char ret[GF_CONTAINER_ID])
 {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-}
-
-/*
- * Adds the next character of the text. Returns true if the character ends a run of exactly 64 hex
- * digits.
- */
-static bool feed_run(struct run *run, char c)
-{
-    if (is_hex(c)) {
-        if (run->length < GF_CONTAINER_ID - 1)
-            run->digits[run->length] = c;
-        run->length++;
-        return false;
-    }
-    const bool whole = run->length == GF_CONTAINER_ID - 1;
-    if (!whole)
-        run->length = 0;
-    return whole;
-}
-
-static bool find_run(const char *path, struct run *run)
-{
-    const int fd = gf_procfs_open(AT_FDCWD, path);
-    char buf[512];
+    char buf[4096 + 512]; /* a path, and the other fields of a mount */
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
     bool found = false;
 
-    if (fd < 0)
+    if (!gf_procfs_lines_open(&lines, path))
         return false;
-    for (ssize_t got; !found && (got = gf_procfs_chunk(fd, buf, sizeof(buf))) > 0;)
-        for (ssize_t i = 0; i < got && !found; i++)
-            found = feed_run(run, buf[i]);
-    gf_procfs_close(fd);
+    for (const char *at = NULL; !found && (at = gf_procfs_lines_next(&lines));)
+        for (size_t length; !found && *at; at += length ? length : 1) {
+            length = strspn(at, "0123456789abcdef");
+            found = length == GF_CONTAINER_ID - 1;
+            if (found)
+                memcpy(ret, at, length);
+        }
+    gf_procfs_lines_close(&lines);
     return found;
 }
 
@@ -323,13 +300,8 @@ static void find_id(void *closure)
      */
     static const char *const paths[] = {"/proc/self/cgroup", "/proc/self/mountinfo"};
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(paths); i++) {
-        struct run run = {.length = 0};
-        if (!find_run(paths[i], &run))
-            continue;
-        memcpy(closure, run.digits, GF_CONTAINER_ID - 1);
-        return;
-    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(paths) && !find_digits(paths[i], closure); i++)
+        ;
 }
 
 bool gf_container_id(char ret[GF_CONTAINER_ID])
