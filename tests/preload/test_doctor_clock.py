@@ -101,15 +101,6 @@ def test_of_many_cpus_the_first_are_named(doctor, tmp_path):
     assert told["summary"] == f"126 of 256 CPUs near a GPU {LOW} (governor schedutil): 4,6,8,10,12,14,16,18,20,22,..."
 
 
-def test_an_early_recording_has_the_first_cpu_alone(doctor, tmp_path):
-    """In an early recording, the file of CPU 0 represents all CPUs, so the finding has no number of CPUs."""
-    machine = write_clocks(tmp_path, each([0], "schedutil"), 1)
-    (tmp_path / CPUFREQ / "affected_cpus").unlink()
-    told = governor(doctor(machine, "--json"))
-    assert told["summary"] == f"CPUs {LOW} (governor schedutil)"
-    assert told["evidence"] == f"/{CPUFREQ}/scaling_governor: schedutil"
-
-
 def mount_clocks(folder, policies):
     """Returns a line of shell that mounts these policies over those of this machine's CPUs."""
     system = pathlib.Path("/sys/devices/system/cpu")

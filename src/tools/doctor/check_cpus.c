@@ -175,7 +175,6 @@ struct clocks {
     struct gf_cpus lowered;  /* governed CPUs that lower their clock when they idle */
     struct setting settings[SETTINGS_MAX];
     size_t count;
-    bool is_sample; /* true: the machine is an early recording, which has only CPU 0's setting */
 };
 
 /* Returns false if the CPU has no governor, for example in a virtual machine. */
@@ -232,26 +231,6 @@ static void read_clocks(const struct gf_check_input *input, const struct gf_cpus
         if (!gf_set_empty(&policy) && read_setting(input, (unsigned)cpu, &setting))
             add_setting(ret, &setting, &policy);
     }
-}
-
-/*
- * Reads the setting of CPU 0 from an early recording, which has no files of other CPUs and no list
- * of a policy's CPUs. Returns false if the machine is not such a recording.
- */
-static bool read_early_recording(const struct gf_check_input *input, struct clocks *ret)
-{
-    struct setting setting;
-    struct gf_cpus first = {0};
-    char text[8];
-
-    *ret = (struct clocks){.is_sample = true};
-    if (!gf_check_is_recorded(input) ||
-        gf_procfs_read(text, sizeof(text), input->root, GF_CPUFREQ "affected_cpus", 0U) >= 0 ||
-        !read_setting(input, 0, &setting))
-        return false;
-    gf_set_add(&first, 0);
-    add_setting(ret, &setting, &first);
-    return true;
 }
 
 /*
@@ -327,12 +306,9 @@ static void report_lowered(const struct clocks *clocks, bool near, struct gf_fin
         count == 1 ? "lowers its clock when it idles" : "lower their clock when they idle";
 
     join_settings(clocks, false, settings, sizeof(settings));
-    if (clocks->is_sample)
-        gf_problem(ret, "CPUs lower their clock when they idle (governor %s)", settings);
-    else
-        gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count,
-                   gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb, settings,
-                   gf_set_format(&clocks->lowered, some, sizeof(some)));
+    gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count, gf_set_count(&clocks->governed),
+               near ? " near a GPU" : "", verb, settings,
+               gf_set_format(&clocks->lowered, some, sizeof(some)));
     set_evidence(clocks, ret);
     gf_command(ret, "cpupower frequency-set -g performance");
 }
@@ -344,8 +320,7 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
     char settings[160];
     const bool near = find_cpus_near_gpus(input, &wanted);
 
-    if (!read_early_recording(input, &clocks))
-        read_clocks(input, &wanted, &clocks);
+    read_clocks(input, &wanted, &clocks);
     if (!clocks.count)
         return;
     if (gf_set_empty(&clocks.lowered))
