@@ -5,13 +5,19 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
+static int open_at(int folder, const char *path, int flags)
+{
+    const long fd = syscall(SYS_openat, folder, path, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : (int)fd;
+}
+
 static int open_file(const char *path, int flags)
 {
-    const long fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
-    return fd < 0 ? -errno : (int)fd;
+    return open_at(AT_FDCWD, path, flags);
 }
 
 static bool is_trusted_owner(const struct stat *found)
@@ -56,9 +62,9 @@ static int check_type(const char *path, int name, bool pipes)
                                     : -EINVAL;
 }
 
-static int open_checked(const char *path, bool pipes)
+/* Opens again, for reading, the file that `name` has opened with O_PATH. Closes `name`. */
+static int open_again(int name, const char *path, bool pipes)
 {
-    const int name = open_file(path, O_PATH);
     char again[48];
 
     if (name < 0)
@@ -73,12 +79,12 @@ static int open_checked(const char *path, bool pipes)
 
 int gf_input_open_any(const char *path)
 {
-    return open_checked(path, false);
+    return open_again(open_file(path, O_PATH), path, false);
 }
 
-int gf_input_open(const char *path)
+/* Closes and refuses a file that the kernel makes up. */
+static int refuse_kernel(int fd)
 {
-    const int fd = gf_input_open_any(path);
     struct statfs system;
 
     /* fstatfs may fail for a file system of FUSE, but not for one of the kernel's. */
@@ -91,7 +97,71 @@ int gf_input_open(const char *path)
     return -EINVAL;
 }
 
+int gf_input_open(const char *path)
+{
+    return refuse_kernel(gf_input_open_any(path));
+}
+
+/* Walks along the path, of which no part may be a link or "..". Closes `folder`. */
+static int open_without_links(int folder, const char *path, int flags)
+{
+    char name[NAME_MAX + 1];
+
+    for (path += strspn(path, "/"); folder >= 0 && *path;) {
+        const size_t length = strcspn(path, "/");
+        const size_t next = length + strspn(path + length, "/");
+        int fd = -EXDEV;
+        if (length <= NAME_MAX && strncmp(path, "../", 3) != 0) {
+            gf_fmt(name, sizeof(name), "%.*s", (int)length, path);
+            fd = open_at(folder, name, O_NOFOLLOW | O_PATH | (path[next] ? O_DIRECTORY : flags));
+        }
+        syscall(SYS_close, folder);
+        folder = fd;
+        path += next;
+    }
+    return folder;
+}
+
+#define TRIES 100 /* the kernel gives up at ".." if a folder of the system is renamed meanwhile */
+
+/* Opens a file with O_PATH. In its path, and in links, the folder `root` is "/". */
+static int open_name_in(const char *root, const char *path, int flags)
+{
+    const struct open_how how = {.flags = (unsigned)flags | O_PATH | O_CLOEXEC,
+                                 .resolve = RESOLVE_IN_ROOT};
+    const int folder = open_file(root, O_PATH | O_DIRECTORY);
+    long fd = folder < 0 ? folder : -EAGAIN;
+
+    for (unsigned i = 0; i < TRIES && fd == -EAGAIN; i++) {
+        fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));
+        fd = fd < 0 ? -errno : fd;
+    }
+    if (fd == -ENOSYS || fd == -EPERM) /* before Linux 5.6, and in some sandboxes */
+        return open_without_links(folder, path, flags);
+    if (folder >= 0)
+        syscall(SYS_close, folder);
+    return (int)fd;
+}
+
+int gf_input_open_in(const char *root, const char *path)
+{
+    return refuse_kernel(open_again(open_name_in(root, path, 0), path, false));
+}
+
+DIR *gf_input_folder_in(const char *root, const char *path)
+{
+    const int name = open_name_in(*root ? root : "/", path, O_DIRECTORY);
+    const int fd = name < 0 ? name : open_at(name, ".", O_RDONLY | O_DIRECTORY);
+    DIR *const folder = fd < 0 ? NULL : fdopendir(fd);
+
+    if (name >= 0)
+        syscall(SYS_close, name);
+    if (fd >= 0 && !folder)
+        syscall(SYS_close, fd);
+    return folder;
+}
+
 int gf_input_open_or_pipe(const char *path)
 {
-    return open_checked(path, true);
+    return open_again(open_file(path, O_PATH), path, true);
 }

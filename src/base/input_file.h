@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+#include <dirent.h>
+
 /*
  * Opens a regular file for reading. Returns a descriptor or -errno; -EISDIR or -EINVAL if the path
  * names another kind of file, or a file that the kernel makes up, as in /proc and /sys. Opening a
@@ -16,6 +18,16 @@ int gf_input_open(const char *path);
 
 /* Opens also regular files that the kernel makes up. */
 int gf_input_open_any(const char *path);
+
+/*
+ * As gf_input_open, for a file of a recorded machine. In the path, and in links, the folder `root` is
+ * "/", so that a recording names no file outside of it. Where the kernel lacks openat2 (Linux 5.6), no
+ * link below `root` is followed.
+ */
+int gf_input_open_in(const char *root, const char *path);
+
+/* Opens a folder of a recorded machine; with the root "", one of this system. NULL if it cannot be read. */
+DIR *gf_input_folder_in(const char *root, const char *path);
 
 /*
  * As gf_input_open_any, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it

@@ -2,6 +2,7 @@
 #include "host/machine.h"
 
 #include "base/fmt.h"
+#include "base/input_file.h"
 #include "os/procfs.h"
 
 #include <dirent.h>
@@ -119,11 +120,9 @@ static int append_gpu(struct gf_machine *machine, const struct gf_pci *device)
 
 int gf_pci_gpus(const char *root, struct gf_machine *machine)
 {
-    char path[GF_PROCFS_PATH_MAX];
     int error = 0;
+    DIR *folder = gf_input_folder_in(root, "/" DEVICES);
 
-    gf_fmt(path, sizeof(path), "%s/" DEVICES, root);
-    DIR *folder = opendir(path);
     if (!folder)
         return 0;
     for (struct dirent *entry;

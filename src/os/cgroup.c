@@ -54,11 +54,9 @@ static void search_groups(void *closure)
 {
     struct search *search = closure;
     const char *path = NULL, *line;
-    char file[GF_PROCFS_PATH_MAX];
     bool valid = true;
 
-    gf_fmt(file, sizeof(file), "%s/proc/self/cgroup", search->root ? search->root : "");
-    if (!gf_procfs_lines_open(&search->lines, file))
+    if (!gf_procfs_lines_open_in(&search->lines, search->root, "/proc/self/cgroup"))
         return;
     while (!path && valid && (line = gf_procfs_lines_next(&search->lines)))
         path = group_path(line, search->controller, &valid);

@@ -38,9 +38,8 @@ static bool add_rows(const struct gf_cgroup_walk *walk, const char *file, const 
     char buf[1024], path[GF_PROCFS_PATH_MAX];
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
 
-    gf_fmt(path, sizeof(path), "%s/%s%s/%s", walk->root ? walk->root : "", walk->place->mount,
-           walk->group, file);
-    if (!gf_procfs_lines_open(&lines, path))
+    gf_fmt(path, sizeof(path), "/%s%s/%s", walk->place->mount, walk->group, file);
+    if (!gf_procfs_lines_open_in(&lines, walk->root, path))
         return false;
     add_lines(&lines, rows, count);
     gf_procfs_lines_close(&lines);

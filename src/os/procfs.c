@@ -8,34 +8,26 @@
 
 #include <stdarg.h>
 
-/*
- * Whether the file may be one of a recorded machine, which may have a pipe, or a link to a device, at
- * the path. The machine may itself be below /proc, as in /proc/PID/root, /proc/PID/cwd or
- * /proc/PID/fd/3. Then the path has a folder of a recording after its beginning.
- */
-static bool is_recorded(int folder, const char *path)
-{
-    static const char *const folders[] = {"/proc/", "/sys/", "/var/", "/dev/", "/topology."};
-    const size_t begin = strncmp(path, "/proc/", 6) == 0  ? 6
-                         : strncmp(path, "/sys/", 5) == 0 ? 5
-                                                          : 0;
-    bool ret = !begin;
-
-    for (size_t i = 0; !ret && i < GF_ARRAY_LEN(folders); i++)
-        ret = strstr(path + begin, folders[i]);
-    return ret && folder == AT_FDCWD;
-}
-
-int gf_procfs_open(int folder, const char *path)
+static int open_file(int folder, const char *root, const char *path)
 {
     if (gf_permit_sealed())
         return -EPERM;
     if (!gf_own_table_is_own())
         return -EBADF;
-    if (is_recorded(folder, path))
-        return gf_input_open(path);
+    if (root && *root)
+        return gf_input_open_in(root, path);
     const long fd = syscall(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     return fd < 0 ? -errno : (int)fd;
+}
+
+int gf_procfs_open(int folder, const char *path)
+{
+    return open_file(folder, NULL, path);
+}
+
+int gf_procfs_open_in(const char *root, const char *path)
+{
+    return open_file(AT_FDCWD, root, path);
 }
 
 void gf_procfs_close(int fd)
@@ -70,7 +62,7 @@ static int read_whole(int fd, char *buf, size_t size)
 
 struct whole {
     int folder;
-    const char *path;
+    const char *root, *path;
     char *buf;
     size_t size;
     int length;
@@ -79,7 +71,7 @@ struct whole {
 static void open_and_read(void *closure)
 {
     struct whole *whole = closure;
-    const int fd = gf_procfs_open(whole->folder, whole->path);
+    const int fd = open_file(whole->folder, whole->root, whole->path);
 
     whole->length = fd;
     if (fd < 0)
@@ -88,30 +80,32 @@ static void open_and_read(void *closure)
     gf_procfs_close(fd);
 }
 
+static int open_and_read_apart(struct whole *whole)
+{
+    whole->buf[0] = '\0';
+    whole->length = gf_permit_sealed() ? -EPERM : -EAGAIN;
+    gf_own_table_run(open_and_read, whole);
+    return whole->length;
+}
+
 int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path)
 {
-    struct whole whole = {folder, path, buf, size, gf_permit_sealed() ? -EPERM : -EAGAIN};
-
-    buf[0] = '\0';
-    gf_own_table_run(open_and_read, &whole);
-    return whole.length;
+    return open_and_read_apart(&(struct whole){folder, NULL, path, buf, size, 0});
 }
 
 int gf_procfs_read(char *buf, size_t size, const char *root, const char *format, ...)
 {
     char path[GF_PROCFS_PATH_MAX];
-    const int prefix = gf_fmt(path, sizeof(path), "%s/", root ? root : "");
     va_list args;
 
     buf[0] = '\0';
-    if ((size_t)prefix >= sizeof(path))
-        return -ENAMETOOLONG;
+    path[0] = '/';
     va_start(args, format);
-    const int length = gf_vfmt(path + prefix, sizeof(path) - (size_t)prefix, format, args);
+    const int length = gf_vfmt(path + 1, sizeof(path) - 1, format, args);
     va_end(args);
-    if ((size_t)prefix + (size_t)length >= sizeof(path))
+    if ((size_t)length >= sizeof(path) - 1)
         return -ENAMETOOLONG;
-    return gf_procfs_read_at(AT_FDCWD, buf, size, path);
+    return open_and_read_apart(&(struct whole){AT_FDCWD, root, path, buf, size, 0});
 }
 
 int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path)
@@ -173,7 +167,12 @@ uint64_t gf_procfs_number(const char *p)
 
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path)
 {
-    gf_procfs_lines_begin(lines, gf_procfs_open(AT_FDCWD, path));
+    return gf_procfs_lines_open_in(lines, NULL, path);
+}
+
+bool gf_procfs_lines_open_in(struct gf_procfs_lines *lines, const char *root, const char *path)
+{
+    gf_procfs_lines_begin(lines, gf_procfs_open_in(root, path));
     return lines->fd >= 0;
 }
 

@@ -13,7 +13,8 @@
  * allocate nothing and take no lock. Files are opened in a descriptor table that the program cannot
  * see (os/own_table.h). errno may change.
  *
- * root: the folder that replaces "/", for tests and recorded machines; "" or NULL for this system.
+ * root: the folder that replaces "/", for tests and recorded machines; "" or NULL for this system. No
+ * file outside of it is opened (base/input_file.h).
  */
 
 #define GF_PROCFS_PATH_MAX 2048
@@ -24,6 +25,8 @@
  * program's descriptor table, so call the function within gf_own_table_run.
  */
 int gf_procfs_open(int folder, const char *path);
+/* Opens the file root + path, of which the path begins with "/". */
+int gf_procfs_open_in(const char *root, const char *path);
 void gf_procfs_close(int fd);
 /* Reads the next bytes. Returns their number, 0 at the end, or -errno. */
 ssize_t gf_procfs_chunk(int fd, void *buf, size_t size);
@@ -80,6 +83,8 @@ struct gf_procfs_lines {
  * gf_procfs_lines_close must not be called.
  */
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path);
+/* Opens it by gf_procfs_open_in. */
+bool gf_procfs_lines_open_in(struct gf_procfs_lines *lines, const char *root, const char *path);
 /* Reads an open file from its beginning. The caller closes the file. */
 void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd);
 /* Returns the next line without its newline; NULL after the last line. */

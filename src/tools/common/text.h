@@ -16,6 +16,8 @@ char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
 /* Opens a folder, which is closed at the end of the block; NULL if it cannot be read. */
 #define GF_FOLDER(name, path)                                                                      \
     DIR *const name __attribute__((cleanup(gf_folder_close))) = opendir(path)
+#define GF_FOLDER_IN(name, root, path)                                                             \
+    DIR *const name __attribute__((cleanup(gf_folder_close))) = gf_input_folder_in(root, path)
 static inline void gf_folder_close(DIR *const *folder)
 {
     if (*folder)

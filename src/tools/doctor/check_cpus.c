@@ -2,14 +2,12 @@
 /* CPUs, clocks, idle states. */
 #include "base/clock.h"
 #include "base/fmt.h"
-#include "base/input_file.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 #include "tools/topo/recording.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -365,12 +363,9 @@ static long find_deepest(const struct gf_check_input *input, unsigned cpu, char 
  */
 static long read_latency_limit(const struct gf_check_input *input)
 {
-    char path[GF_PROCFS_PATH_MAX];
     int32_t value;
 
-    snprintf(path, sizeof(path), "%s/dev/cpu_dma_latency", input->root);
-    const int fd = gf_check_is_recorded(input) ? gf_input_open(path)
-                                               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int fd = gf_procfs_open_in(input->root, "/dev/cpu_dma_latency");
     if (fd < 0)
         return -1;
     if (read(fd, &value, sizeof(value)) != sizeof(value))

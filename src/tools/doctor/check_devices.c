@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interrupts, IOMMU, storage. */
+#include "base/input_file.h"
 #include "host/machine.h"
 #include "os/procfs.h"
 #include "tools/common/text.h"
@@ -54,12 +55,12 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
 static void count_interrupts(const struct gf_check_input *input, const struct device *device,
                              unsigned *left, unsigned *ret_all, unsigned *ret_far)
 {
-    char path[GF_PROCFS_PATH_MAX];
+    char path[128];
     struct gf_cpus cpus;
 
     *ret_all = *ret_far = 0;
-    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/msi_irqs", input->root, device->bdf);
-    GF_FOLDER(folder, path);
+    snprintf(path, sizeof(path), "/" DEVICES "/%s/msi_irqs", device->bdf);
+    GF_FOLDER_IN(folder, input->root, path);
     for (const char *name; *left && (name = gf_folder_next(folder)); --*left) {
         if (*name < '0' || *name > '9')
             continue;
@@ -94,14 +95,12 @@ static void report_far_interrupts(const struct device *device, unsigned count,
 /* A device whose interrupts are spread over all nodes, such as an NVMe disk, is not a problem. */
 void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    char path[GF_PROCFS_PATH_MAX];
     struct device device;
     unsigned devices = 0, problems = 0, left = INTERRUPTS_MOST, all, far;
 
     if (input->topo->machine->node_count < 2)
         return;
-    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
-    GF_FOLDER(folder, path);
+    GF_FOLDER_IN(folder, input->root, "/" DEVICES);
     for (const char *name; (name = gf_folder_next(folder));) {
         if (!gf_pci_is_canonical(name) || !read_device(input, name, &device))
             continue;
@@ -263,13 +262,12 @@ static void report_redirecting(const struct switch_ports *ports, struct gf_findi
 
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    char path[GF_PROCFS_PATH_MAX];
     struct switch_ports ports = {0};
     struct dirent **devices = NULL;
     int control;
 
-    snprintf(path, sizeof(path), "%s/" DEVICES, input->root);
-    const int count = scandir(path, &devices, NULL, alphasort);
+    GF_FOLDER_IN(folder, input->root, "/" DEVICES);
+    const int count = folder ? scandirat(dirfd(folder), ".", &devices, NULL, alphasort) : 0;
     for (int i = 0; i < count; i++) {
         if (gf_pci_is_canonical(devices[i]->d_name) &&
             (control = read_acs_control(input, devices[i]->d_name)) >= 0)
@@ -349,13 +347,12 @@ static bool is_below(const char *path, const char *point)
  */
 static bool find_mount(const struct gf_check_input *input, const char *folder, struct mount *ret)
 {
-    char path[GF_PROCFS_PATH_MAX], buf[4096];
+    char buf[4096];
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
     struct mount mount;
     bool found = false;
 
-    snprintf(path, sizeof(path), "%s/proc/self/mountinfo", input->root);
-    if (!gf_procfs_lines_open(&lines, path))
+    if (!gf_procfs_lines_open_in(&lines, input->root, "/proc/self/mountinfo"))
         return false;
     for (char *line; lines.offset < MOUNTS_MOST_BYTES && (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued && parse_mount(line, &mount) && is_below(folder, mount.point) &&

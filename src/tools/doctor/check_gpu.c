@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs, links, driver. */
-#include "base/input_file.h"
 #include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -404,13 +402,10 @@ static void scan_text(const char *text, struct first_lines *first)
 static int scan_log(const struct gf_check_input *input, struct first_lines *first)
 {
     static char text[256 * 1024];
-    char path[GF_PROCFS_PATH_MAX];
     unsigned reads = 0;
     ssize_t length;
 
-    snprintf(path, sizeof(path), "%s/dev/kmsg", input->root);
-    const int fd = gf_check_is_recorded(input) ? gf_input_open(path)
-                                               : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int fd = gf_procfs_open_in(input->root, "/dev/kmsg");
     if (fd < 0)
         return -fd;
     while (((length = read(fd, text, sizeof(text) - 1)) > 0 || (length < 0 && errno == EPIPE)) &&

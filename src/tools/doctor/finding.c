@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/doctor/finding.h"
 
+#include "base/input_file.h"
 #include "os/procfs.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
@@ -146,8 +147,8 @@ bool gf_host_has(const struct gf_check_input *input, const char *name, const cha
     char path[GF_PROCFS_PATH_MAX];
     bool found = false;
 
-    snprintf(path, sizeof(path), "%s/%s", input->root, name);
-    GF_FOLDER(folder, path);
+    snprintf(path, sizeof(path), "/%s", name);
+    GF_FOLDER_IN(folder, input->root, path);
     for (const char *entry; !found && (entry = gf_folder_next(folder));)
         found = strncmp(entry, begin, strlen(begin)) == 0;
     return found;

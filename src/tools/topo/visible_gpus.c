@@ -2,6 +2,7 @@
 #include "tools/topo/visible_gpus.h"
 
 #include "base/fmt.h"
+#include "base/input_file.h"
 #include "base/parse.h"
 #include "host/machine_load.h"
 #include "os/procfs.h"
@@ -42,11 +43,9 @@ static bool may_open(const char *root, const char *minor, bool any_node)
  */
 static bool has_any_node(const char *root)
 {
-    char path[PATH_MAX];
     bool found = false;
 
-    snprintf(path, sizeof(path), "%s/dev", root);
-    GF_FOLDER(folder, path);
+    GF_FOLDER_IN(folder, root, "/dev");
     for (const char *name; !found && (name = gf_folder_next(folder));)
         found = strncmp(name, "nvidia", 6) == 0 && name[6] >= '0' && name[6] <= '9';
     return found;
@@ -80,12 +79,10 @@ static void add_recorded(const struct gf_machine *machine, struct gf_visible_gpu
 void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
                           struct gf_visible_gpus *ret)
 {
-    char path[PATH_MAX];
     const bool any_node = has_any_node(root);
 
     memset(ret, 0, sizeof(*ret));
-    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
-    GF_FOLDER(folder, path);
+    GF_FOLDER_IN(folder, root, "/proc/driver/nvidia/gpus");
     for (const char *name; ret->count < GF_VISIBLE_GPUS_MAX && (name = gf_folder_next(folder));)
         if (gf_pci_is_canonical(name) && read_gpu(root, name, any_node, &ret->gpus[ret->count]))
             ret->count++;
