@@ -3,6 +3,7 @@
 
 #include "base/loader.h"
 #include "os/own_table.h"
+#include "os/permit.h"
 
 struct gf_submit_table gf_submissions;
 
@@ -87,7 +88,8 @@ static unsigned find_set(pid_t process, pid_t thread)
 
 /*
  * A child of vfork uses a shared set, and does not store its number. In its parent, the set would
- * otherwise belong to a thread that does not exist.
+ * otherwise belong to a thread that does not exist. Nor does a thread of a sealed process (os/permit.h), in
+ * which system calls that read ids may be forbidden.
  */
 unsigned gf_counters_join(void)
 {
@@ -96,7 +98,7 @@ unsigned gf_counters_join(void)
 
     map_sets();
     unsigned ret = GF_COUNTER_OWN + 1;
-    if (gf_thread_is_own()) {
+    if (!gf_permit_sealed() && gf_thread_is_own()) {
         if (!has_one_set())
             ret = find_set(getpid(), (pid_t)syscall(SYS_gettid)) + 1;
         gf_thread.counters = ret;

@@ -200,6 +200,7 @@ int gf_on_prctl(int option, ...)
     va_end(args);
     const bool ends_tsc = option == PR_SET_TSC && arg[0] == PR_TSC_SIGSEGV;
     if ((option == PR_SET_NO_NEW_PRIVS || option == PR_SET_SECCOMP || ends_tsc) &&
+        !gf_permit_sealed() &&
         gf_thread_is_own()) /* the filter of a child of vfork does not apply to its parent */
         gf_permit_seal();
     return gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);

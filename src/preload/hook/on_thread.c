@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Libc: threads and their masks. */
 #include "config/startup_env.h"
+#include "os/permit.h"
 #include "preload/attach/attach.h"
 #include "preload/attach/counters.h"
 #include "preload/attach/driver.h"
@@ -95,10 +96,13 @@ static bool read_affinity(pid_t tid, struct gf_cpus *ret)
 }
 
 /*
- * Whether the program makes this call. Also records the start mask, before the call can change it.
+ * Whether the program makes this call. Also records the start mask, before the call can change it. The
+ * filter of a sealed process may forbid the calls that read masks, and the library then sets no mask.
  */
 static bool is_programs_call(void)
 {
+    if (gf_permit_sealed())
+        return false;
     gf_startup_env();
     return !gf_thread.inside && !gf_thread.ours && !gf_thread.in_driver;
 }
@@ -114,10 +118,10 @@ static void record_change(pid_t tid, const struct gf_cpus *before)
 int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
 {
     struct gf_cpus before;
-    const pid_t tid = pid ? pid : gettid();
+    const pid_t tid = !is_programs_call() ? 0 : pid ? pid : gettid();
 
     gf_count(gf_hook_sched_setaffinity);
-    const bool known = is_programs_call() && read_affinity(tid, &before);
+    const bool known = tid > 0 && read_affinity(tid, &before);
     const int result = gf_originals()->sched_setaffinity(pid, size, mask);
     if (result == 0 && known)
         record_change(tid, &before);
