@@ -10,6 +10,20 @@
 #include <sys/uio.h>
 #include <sys/utsname.h>
 
+char *gf_map_at_huge_page(size_t bytes, int protection, int flags)
+{
+    const size_t wanted = bytes + GF_HUGE_PAGE - gf_page_size();
+    char *all = mmap(NULL, wanted, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    char *at = (char *)gf_round_up((uintptr_t)all, GF_HUGE_PAGE);
+    if (at > all)
+        munmap(all, (size_t)(at - all));
+    if (at + bytes < all + wanted)
+        munmap(at + bytes, (size_t)(all + wanted - at) - bytes);
+    return at;
+}
+
 bool gf_absent_mostly(uintptr_t start, size_t bytes, unsigned samples)
 {
     const size_t page = gf_page_size();

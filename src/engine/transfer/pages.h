@@ -25,6 +25,12 @@ static inline size_t gf_round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
+/*
+ * Maps private memory that begins at a huge page, with more flags of mmap. NULL on failure, with errno
+ * set.
+ */
+char *gf_map_at_huge_page(size_t bytes, int protection, int flags);
+
 /* Whether pages of the program's memory are absent. */
 
 /*

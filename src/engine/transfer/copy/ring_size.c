@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "engine/transfer/hold.h"
 #include "engine/transfer/huge_pool.h"
+#include "engine/transfer/pages.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/stats.h"
@@ -55,7 +56,6 @@ void gf_ring_waited(struct gf_ring *ring, bool found)
         gf_store_relaxed(&ring->impatient, GF_TUNE_RING_IMPATIENT);
 }
 
-#define HUGE GF_MIB(2)
 #define WISH_UNIT GF_TUNE_RING_FIRST_LEAST
 #define WISH_UNFINISHED UINT64_MAX /* the value of ring->wish while a thread writes ring->policy */
 
@@ -97,27 +97,10 @@ static bool touch_piece(struct gf_pieces *job, uint64_t piece)
 {
     struct gf_ring_growth *growth =
         (struct gf_ring_growth *)((char *)job - offsetof(struct gf_ring_growth, job));
-    if (madvise(growth->at + piece * HUGE, HUGE, MADV_POPULATE_WRITE) == 0)
+    if (madvise(growth->at + piece * GF_HUGE_PAGE, GF_HUGE_PAGE, MADV_POPULATE_WRITE) == 0)
         return true;
     gf_store_relaxed(&growth->error, errno);
     return false;
-}
-
-/*
- * Maps private memory at an address that is a multiple of 2 MiB, so that the kernel can use
- * transparent huge pages. NULL on failure, with errno set.
- */
-static char *map_ordinary(size_t bytes)
-{
-    char *at = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    char *start = (char *)(((uintptr_t)at + HUGE - 1) & ~(HUGE - 1));
-    if (start > at)
-        munmap(at, (size_t)(start - at));
-    munmap(start + bytes, (size_t)(at + HUGE - start));
-    madvise(start, bytes, MADV_HUGEPAGE);
-    return start;
 }
 
 /*
@@ -130,8 +113,8 @@ static bool map_segment(struct gf_ring_growth *growth, const struct gf_range_pol
 {
     growth->at = gf_huge_pool_map(growth->bytes, policy);
     growth->reserved = growth->at;
-    if (!growth->at)
-        growth->at = map_ordinary(growth->bytes);
+    if (!growth->at && (growth->at = gf_map_at_huge_page(growth->bytes, PROT_READ | PROT_WRITE, 0)))
+        madvise(growth->at, growth->bytes, MADV_HUGEPAGE);
     if (!growth->at) {
         *ret_fault = (struct gf_fault){.call = "mmap", .error = errno};
         return false;
@@ -158,7 +141,7 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
 
     if (!change_growth(growth, growth_none, growth_starting))
         return true;
-    growth->bytes = (bytes + HUGE - 1) & ~(HUGE - 1);
+    growth->bytes = gf_round_up(bytes, GF_HUGE_PAGE);
     growth->passed = 0;
     gf_store_relaxed(&growth->error, 0);
     gf_store_relaxed(&ring->growing, growth->bytes);
@@ -167,7 +150,7 @@ static bool start_growth(struct gf_ring *ring, size_t bytes, struct gf_fault *re
         return false;
     }
     growth->job = (struct gf_pieces){.work = touch_piece, .low_priority = true};
-    gf_pool_open(pool, &growth->job, growth->bytes / HUGE);
+    gf_pool_open(pool, &growth->job, growth->bytes / GF_HUGE_PAGE);
     if (gf_pool_threads(pool) == 1) /* this thread touches the pages, because there is no helper */
         while (gf_pieces_help(&growth->job))
             ;

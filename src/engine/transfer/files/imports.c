@@ -41,13 +41,6 @@ enum gf_import_state {
     gf_import_unresolved,
 };
 
-/* Returns the object's dynamic section; NULL: it has none. */
-const ElfW(Dyn) * gf_import_dynamic(const struct dl_phdr_info *object);
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #if defined(__x86_64__)
 #define DATA_RELOCATION R_X86_64_GLOB_DAT
 #define CALL_RELOCATION R_X86_64_JUMP_SLOT

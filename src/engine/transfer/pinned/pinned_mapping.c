@@ -37,10 +37,6 @@ size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start)
                : gf_min(units->unit, gf_min(units->mapping - within, units->bytes - *ret_start));
 }
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 bool gf_touching_fits(size_t bytes, const struct gf_range_policy *policy)
 {
     static const struct gf_range_policy none;
@@ -176,21 +172,6 @@ static struct gf_units units_of(const struct gf_pinned_mapping *mapping)
     return (struct gf_units){mapping->bytes, mapping->part, gf_round_up(unit, GF_HUGE_PAGE)};
 }
 
-/* Reserves address space that begins at a huge page. NULL on failure, with errno set. */
-static char *reserve_range(size_t bytes)
-{
-    const size_t wanted = bytes + GF_HUGE_PAGE - gf_page_size();
-    char *all = mmap(NULL, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED)
-        return NULL;
-    char *at = (char *)gf_round_up((uintptr_t)all, GF_HUGE_PAGE);
-    if (at > all)
-        munmap(all, (size_t)(at - all));
-    if (at + bytes < all + wanted)
-        munmap(at + bytes, (size_t)(all + wanted - at) - bytes);
-    return at;
-}
-
 static int map_parts(const struct gf_pinned_mapping *mapping)
 {
     char *at = mapping->at;
@@ -226,8 +207,8 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
 {
     *ret_call = "mmap";
     mapping->part = part_size(mapping->pool, mapping->mapped);
-    mapping->parts = (unsigned)((mapping->mapped + mapping->part - 1) / mapping->part);
-    mapping->at = reserve_range(mapping->mapped);
+    mapping->parts = (unsigned)divide_up(mapping->mapped, mapping->part);
+    mapping->at = gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE);
     if (!mapping->at)
         return -errno;
     gf_add_relaxed(&live_parts, mapping->parts);
