@@ -83,7 +83,7 @@ static int begin(void **state)
     headroom = (uint64_t)64 << 30;
     node_of_pages = NODE;
     passed_s += 2; /* the headroom is due */
-    gf_kept_limit_trim();
+    gf_kept_mapping_trim(UINT64_MAX, 0);
     return start(state);
 }
 

@@ -148,7 +148,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_unregister = gf_pinned_unregister,
         .host_register = gf_pinned_register,
         .host_flags = gf_pinned_flags,
-        .host_mapping = gf_pinned_mapping_size,
+        .host_mapping = gf_pinned_buffer_mapping,
         .device_free_waits = gf_device_free_waits,
         .waited = gf_host_waited,
         .unmap = gf_unmap,

@@ -204,10 +204,7 @@ static void zero_mapping(const struct gf_pinned_mapping *mapping)
                         .at = mapping->at,
                         .bytes = mapping->bytes};
     const uint64_t pieces = (z.bytes + GF_TUNE_ZERO_PIECE - 1) / GF_TUNE_ZERO_PIECE;
-    if (mapping->pool)
-        gf_pool_run(mapping->pool, &z.job, pieces);
-    else
-        gf_zero(z.at, z.bytes);
+    gf_pool_run(mapping->pool, &z.job, pieces);
 }
 
 /* Touches the pages that the earlier buffer did not have. */
@@ -268,26 +265,24 @@ static bool is_misplaced(const struct gf_pinned_mapping *mapping)
            !gf_set_test(&mapping->policy.nodes, (unsigned)mapping->node);
 }
 
-static void unmap_kept(const struct gf_pinned_mapping *mapping)
-{
-    gf_pinned_mapping_count(mapping, true);
-    gf_pinned_mapping_unmap(mapping);
-}
-
 static void unmap_all(const struct gf_pinned_mapping *gone, unsigned count)
 {
-    for (unsigned i = 0; i < count; i++)
-        unmap_kept(&gone[i]);
+    for (unsigned i = 0; i < count; i++) {
+        gf_pinned_mapping_count(&gone[i], true);
+        gf_pinned_mapping_unmap(&gone[i]);
+    }
 }
 
 /*
- * Removes the oldest ones until at most `most` bytes and `number` mappings are kept. The lock is
- * held. Returns how many it stored in `gone`.
+ * Removes those that were kept before this time, and then the oldest ones until at most `most` bytes
+ * and `number` mappings are kept. The lock is held. Returns how many it stored in `gone`.
  */
-static unsigned remove_above(uint64_t most, unsigned number, struct gf_pinned_mapping *gone)
+static unsigned remove_oldest(uint64_t before_ns, uint64_t most, unsigned number,
+                              struct gf_pinned_mapping *gone)
 {
     unsigned count = 0;
-    while (kept_count > number || (kept_count && gf_load_relaxed(&kept_bytes) > most))
+    while (kept_count && (kept[0].since_ns < before_ns || kept_count > number ||
+                          gf_load_relaxed(&kept_bytes) > most))
         gone[count++] = remove_kept(0);
     return count;
 }
@@ -302,7 +297,7 @@ bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
         return false;
     gf_pinned_mapping_count(mapping, false);
     pthread_mutex_lock(&kept_lock);
-    const unsigned count = remove_above(most - mapping->mapped, KEPT_MOST - 1, gone);
+    const unsigned count = remove_oldest(0, most - mapping->mapped, KEPT_MOST - 1, gone);
     kept[kept_count++] = (struct kept){.mapping = *mapping, .since_ns = gf_now_ns()};
     gf_add_relaxed(&kept_bytes, mapping->mapped);
     pthread_mutex_unlock(&kept_lock);
@@ -310,29 +305,14 @@ bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
     return true;
 }
 
-unsigned gf_kept_mapping_trim(uint64_t before_ns)
+unsigned gf_kept_mapping_trim(uint64_t before_ns, uint64_t most)
 {
     struct gf_pinned_mapping gone[KEPT_MOST];
-    unsigned count = 0;
 
     if (!gf_load_relaxed(&kept_bytes))
         return 0;
     pthread_mutex_lock(&kept_lock);
-    while (kept_count && kept[0].since_ns < before_ns)
-        gone[count++] = remove_kept(0);
-    pthread_mutex_unlock(&kept_lock);
-    unmap_all(gone, count);
-    return count;
-}
-
-unsigned gf_kept_mapping_trim_to(uint64_t most)
-{
-    struct gf_pinned_mapping gone[KEPT_MOST];
-
-    if (gf_load_relaxed(&kept_bytes) <= most)
-        return 0;
-    pthread_mutex_lock(&kept_lock);
-    const unsigned count = remove_above(most, KEPT_MOST, gone);
+    const unsigned count = remove_oldest(before_ns, most, KEPT_MOST, gone);
     pthread_mutex_unlock(&kept_lock);
     unmap_all(gone, count);
     return count;

@@ -77,11 +77,11 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
  */
 bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most);
 
-/* Unmaps the mappings that were kept before this time (gf_now_ns). Returns their number. */
-unsigned gf_kept_mapping_trim(uint64_t before_ns);
-
-/* Unmaps the oldest mappings until at most `most` bytes are kept. Returns their number. */
-unsigned gf_kept_mapping_trim_to(uint64_t most);
+/*
+ * Unmaps the mappings that were kept before this time (gf_now_ns), and then the oldest ones until at
+ * most `most` bytes are kept. Returns their number.
+ */
+unsigned gf_kept_mapping_trim(uint64_t before_ns, uint64_t most);
 
 /* The bytes that are kept now. */
 uint64_t gf_kept_mapping_bytes(void);

@@ -28,11 +28,7 @@ static _Atomic uint64_t kept_until; /* time at which the headroom is to be read 
 /* Number of mappings that may be kept, by the last reading of the headroom. */
 static _Atomic unsigned kept_most;
 
-static void count_trims(unsigned gone)
-{
-    if (gone)
-        gf_pinned_stats_add(trims, gone);
-}
+#define COUNT(field, n) gf_pinned_stats_add(field, n)
 
 /* The bytes that mappings of buffers may have, besides those that are kept for small blocks. */
 static uint64_t gf_kept_limit_room(void)
@@ -41,16 +37,20 @@ static uint64_t gf_kept_limit_room(void)
     return all ? all - gf_min(all, gf_pinned_cache_kept()) : 0;
 }
 
-/* Unmaps the mappings of buffers that do not fit into gf_kept_limit_room, the oldest first. */
-static void gf_kept_limit_apply(void)
+/*
+ * Unmaps the mappings of buffers that were kept before this time, and those that do not fit into
+ * gf_kept_limit_room, the oldest first.
+ */
+static void gf_kept_limit_apply(uint64_t before_ns)
 {
     if (gf_kept_mapping_bytes())
-        count_trims(gf_kept_mapping_trim_to(gf_kept_limit_room()));
+        COUNT(trims, gf_kept_mapping_trim(before_ns, gf_kept_limit_room()));
 }
 
-void gf_kept_limit_trim(void)
+/* Unmaps all kept mappings of buffers. */
+static void gf_kept_limit_trim(void)
 {
-    count_trims(gf_kept_mapping_trim(UINT64_MAX));
+    COUNT(trims, gf_kept_mapping_trim(UINT64_MAX, 0));
 }
 
 static uint64_t most_bytes(const struct gf_headroom *headroom)
@@ -78,8 +78,7 @@ static unsigned gf_kept_limit_read(int node)
     const unsigned found = (unsigned)(most_bytes(&headroom) / GF_PINNED_CHUNK_SIZE);
     gf_store_relaxed(&kept_most, found);
     gf_store_relaxed(&kept_until, now + GF_TUNE_PIN_READ_NS);
-    count_trims(gf_kept_mapping_trim(now - gf_min(now, GF_TUNE_PIN_KEPT_NS)));
-    gf_kept_limit_apply();
+    gf_kept_limit_apply(now - gf_min(now, GF_TUNE_PIN_KEPT_NS));
     return found;
 }
 
@@ -88,11 +87,6 @@ void gf_kept_limit_short(void)
     gf_store_relaxed(&kept_most, 0);
     gf_store_relaxed(&kept_until, gf_now_ns() + GF_TUNE_PIN_READ_NS);
     gf_kept_limit_trim();
-}
-
-bool gf_kept_limit_is_short(void)
-{
-    return gf_load_relaxed(&kept_most) == 0 && gf_now_ns() < gf_load_relaxed(&kept_until);
 }
 
 #define SAMPLE 64
@@ -186,8 +180,6 @@ bool gf_prefault_pays(const void *at, size_t bytes)
 
 static _Atomic bool large_off;
 
-#define COUNT(field, n) gf_pinned_stats_add(field, n)
-
 static bool is_on(void)
 {
     return gf_setup.options->pin != gf_pin_off && gf_setup.options->mode == gf_mode_on;
@@ -214,7 +206,9 @@ static void turn_large_off(const struct gf_fault *fault)
 
 void gf_pinned_trim_if_short(const struct gf_context *context)
 {
-    if (gf_kept_limit_is_short() && gf_pinned_cache_can(gf_setup.cuda) &&
+    const bool is_short =
+        gf_load_relaxed(&kept_most) == 0 && gf_now_ns() < gf_load_relaxed(&kept_until);
+    if (is_short && gf_pinned_cache_can(gf_setup.cuda) &&
         gf_pinned_cache_trim(gf_setup.cuda, gf_context_id(context)))
         COUNT(trims, 1);
 }
@@ -481,7 +475,7 @@ bool gf_pinned_free(void *p, CUresult *ret_result)
         gf_pinned_cache_trim(gf_setup.cuda, kept))
         COUNT(trims, 1);
     if (kept)
-        gf_kept_limit_apply();
+        gf_kept_limit_apply(0);
     return true;
 }
 
@@ -495,11 +489,6 @@ void gf_pinned_flags(const void *p, unsigned *flags)
 {
     if (!gf_pinned_buffer_flags(p, flags) && gf_pinned_cache_can(gf_setup.cuda))
         gf_pinned_cache_flags(gf_setup.cuda, p, flags);
-}
-
-void gf_pinned_mapping_size(const void *p, size_t *bytes)
-{
-    gf_pinned_buffer_mapping(p, bytes);
 }
 
 void gf_pinned_end(struct gf_context *context)

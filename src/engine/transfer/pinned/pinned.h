@@ -10,14 +10,10 @@
  * The limit depends on the headroom, which is read once a second. Any thread; no CUDA call.
  */
 
-/* Unmaps all kept mappings of buffers. */
-void gf_kept_limit_trim(void);
-
 /*
  * Called when memory is short. For the next second nothing is kept, and no keepalive is allocated.
  */
 void gf_kept_limit_short(void);
-bool gf_kept_limit_is_short(void);
 
 /*
  * Decides whether to prefault memory of the program before the program registers it. The functions
@@ -50,12 +46,7 @@ bool gf_pinned_free(void *p, CUresult *ret_result);
 bool gf_pinned_unregister(void *p, CUresult *ret_result);
 bool gf_pinned_register(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
 
-/*
- * Replace the values that the driver reported for p by the values that it would have reported
- * without the library.
- */
 void gf_pinned_flags(const void *p, unsigned *flags);
-void gf_pinned_mapping_size(const void *p, size_t *bytes);
 
 /* Called when the context, and with it its registrations, has ended. Makes no CUDA call. */
 void gf_pinned_end(struct gf_context *context);

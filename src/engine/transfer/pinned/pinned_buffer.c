@@ -363,14 +363,13 @@ bool gf_pinned_buffer_flags(const void *p, unsigned *flags)
     return buffer;
 }
 
-bool gf_pinned_buffer_mapping(const void *p, size_t *bytes)
+void gf_pinned_buffer_mapping(const void *p, size_t *bytes)
 {
     pthread_mutex_lock(&buffers_lock);
     const struct buffer *buffer = find_holder(p);
     if (buffer)
         *bytes = buffer->mapping.mapped;
     pthread_mutex_unlock(&buffers_lock);
-    return buffer;
 }
 
 void gf_pinned_buffer_forget(uint64_t context)

@@ -38,7 +38,7 @@ struct gf_range_policy;
 
 struct gf_pinned_buffer_request {
     const struct gf_cuda *cuda;
-    struct gf_pool *pool; /* helpers that touch the pages; NULL: only the caller touches them */
+    struct gf_pool *pool; /* helpers that touch the pages */
     uint64_t context;     /* the id of the current context */
     const struct gf_range_policy *policy;
     /* A mapping for the buffer (kept_mapping.h), which the call consumes; NULL: it makes one. */
@@ -74,10 +74,10 @@ bool gf_pinned_buffer_unregister(const struct gf_cuda *cuda, void *p, CUresult *
 bool gf_pinned_buffer_flags(const void *p, unsigned *flags);
 
 /*
- * Replaces the size that the driver reported for p's mapping by the size in whole huge pages, as
- * for the driver's own mappings. False: p is in no buffer here.
+ * If p is in a buffer here, replaces the size that the driver reported for p's mapping by the size in
+ * whole huge pages, as for the driver's own mappings.
  */
-bool gf_pinned_buffer_mapping(const void *p, size_t *bytes);
+void gf_pinned_buffer_mapping(const void *p, size_t *bytes);
 
 /*
  * Whether a buffer here overlaps a range. For such a range, the driver's error differs from the one

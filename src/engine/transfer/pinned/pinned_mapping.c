@@ -15,20 +15,15 @@ static size_t divide_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit;
 }
 
-static size_t count_mappings(const struct gf_units *units)
-{
-    return divide_up(units->bytes, units->mapping);
-}
-
 uint64_t gf_units_count(const struct gf_units *units)
 {
-    return (uint64_t)count_mappings(units) *
+    return (uint64_t)divide_up(units->bytes, units->mapping) *
            divide_up(gf_min(units->mapping, units->bytes), units->unit);
 }
 
 size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start)
 {
-    const size_t mappings = count_mappings(units);
+    const size_t mappings = divide_up(units->bytes, units->mapping);
     const size_t within = (size_t)i / mappings * units->unit;
 
     *ret_start = (size_t)i % mappings * units->mapping + within;
@@ -108,14 +103,9 @@ static int gf_touching_run(struct gf_touching *t)
     const uint64_t units = gf_units_count(&t->units);
 
     t->job.work = touch_unit;
-    if (t->pool) {
-        /* in a child that a handler forked within this call, no unit has an error */
-        if (gf_pool_run(t->pool, &t->job, units) != GF_PIECE_NONE && !gf_load_relaxed(&t->error))
-            return -ECHILD;
-    } else {
-        for (uint64_t i = 0; i < units && touch_unit(&t->job, i); i++)
-            ;
-    }
+    /* in a child that a handler forked within this call, no unit has an error */
+    if (gf_pool_run(t->pool, &t->job, units) != GF_PIECE_NONE && !gf_load_relaxed(&t->error))
+        return -ECHILD;
     return gf_load_relaxed(&t->error);
 }
 
@@ -147,11 +137,6 @@ int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes, boo
 
 static _Atomic unsigned live_parts; /* number of parts of all ranges that a child inherits */
 
-static unsigned threads_of(const struct gf_pool *pool)
-{
-    return pool ? gf_pool_threads(pool) : 1;
-}
-
 /*
  * One mapping for two threads, which then seldom wait for each other. The driver's own buffer is
  * one mapping. With more mappings, each fork of the process would take up to 2 us longer for each
@@ -161,13 +146,13 @@ static size_t part_size(const struct gf_pool *pool, size_t bytes)
 {
     const bool many = gf_load_relaxed(&live_parts) > GF_TUNE_PIN_MAPPINGS;
     const size_t least = many ? GF_TUNE_PIN_MAPPING_MANY : GF_TUNE_PIN_MAPPING_LEAST;
-    const unsigned parts = gf_max(threads_of(pool) / 2, 1u);
+    const unsigned parts = gf_max(gf_pool_threads(pool) / 2, 1u);
     return gf_round_up(gf_max(bytes / parts, least), GF_HUGE_PAGE);
 }
 
 static struct gf_units units_of(const struct gf_pinned_mapping *mapping)
 {
-    const size_t share = mapping->bytes / ((size_t)4 * threads_of(mapping->pool));
+    const size_t share = mapping->bytes / ((size_t)4 * gf_pool_threads(mapping->pool));
     const size_t unit = gf_max(gf_min(share, GF_TUNE_TOUCH_UNIT), (size_t)1);
     return (struct gf_units){mapping->bytes, mapping->part, gf_round_up(unit, GF_HUGE_PAGE)};
 }
@@ -265,15 +250,6 @@ struct unmapping {
     const struct gf_pinned_mapping *mapping;
 };
 
-static void run_job(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces)
-{
-    if (pool)
-        gf_pool_run(pool, job, pieces);
-    else
-        for (uint64_t i = 0; i < pieces && job->work(job, i); i++)
-            ;
-}
-
 static bool empty_unit(struct gf_pieces *job, uint64_t i)
 {
     const struct unmapping *u = (struct unmapping *)job;
@@ -300,9 +276,8 @@ static bool unmap_part(struct gf_pieces *job, uint64_t i)
 void gf_pinned_mapping_unmap(const struct gf_pinned_mapping *mapping)
 {
     struct unmapping u = {.job.work = empty_unit, .units = units_of(mapping), .mapping = mapping};
-    if (mapping->pool)
-        run_job(mapping->pool, &u.job, gf_units_count(&u.units));
+    gf_pool_run(mapping->pool, &u.job, gf_units_count(&u.units));
     u.job = (struct gf_pieces){.work = unmap_part};
-    run_job(mapping->pool, &u.job, mapping->parts);
+    gf_pool_run(mapping->pool, &u.job, mapping->parts);
     gf_sub_relaxed(&live_parts, mapping->parts);
 }

@@ -29,12 +29,11 @@ size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start)
  */
 
 struct gf_pool;
-struct gf_range_policy;
 
 struct gf_touching {
     struct gf_pieces job;
     /* The caller sets these. */
-    struct gf_pool *pool; /* NULL: the caller touches all pages */
+    struct gf_pool *pool;
     struct gf_units units;
     char *at;
     /*
@@ -61,8 +60,6 @@ bool gf_touching_fits(size_t bytes, const struct gf_range_policy *policy);
  * wait for helper threads only, and make no CUDA call. Any thread.
  */
 
-struct gf_pool;
-
 /* One range, made of adjacent mappings (parts) of the same size. */
 struct gf_pinned_mapping {
     void *at;
@@ -71,7 +68,7 @@ struct gf_pinned_mapping {
     size_t part;   /* bytes of each part; the last part may be smaller */
     unsigned parts;
     bool reserved;        /* its pages are reserved huge pages */
-    struct gf_pool *pool; /* the helpers; may be NULL */
+    struct gf_pool *pool; /* the helpers */
     struct gf_range_policy policy;
     uint64_t forks; /* gf_kept_mapping_forks before the program got it */
     /* The node of its pages, read back from a sample; -1 if unknown or several. */
@@ -84,7 +81,6 @@ struct gf_pinned_mapping {
  * used where the host allows them for shared memory. The caller checks gf_touching_fits first,
  * unless gf_huge_pool_is_on. Returns 0, or -errno of the failed call *ret_call. *ret_call is NULL if
  * too little memory is free, or other processes took the remaining memory while pages were touched.
- * `pool` may be NULL.
  */
 int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_range_policy *policy,
                            struct gf_pinned_mapping *ret, const char **ret_call);
