@@ -19,20 +19,20 @@ static const struct gf_copy_kind fast = {gf_direction_h2d, false}, slow = {gf_di
 static void stage(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
 {
     for (unsigned i = 0; i < times; i++)
-        gf_rate_staged(kind, bytes, ns, bytes);
+        gf_rate_staged(kind, false, bytes, ns, bytes);
 }
 
 static void drive(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, unsigned times)
 {
     for (unsigned i = 0; i < times; i++)
-        gf_rate_driver(kind, bytes, ns, bytes);
+        gf_rate_driver(kind, false, bytes, ns, bytes);
 }
 
 /* Returns how many copies in a row are left to the driver. */
 static unsigned backoff(struct gf_copy_kind kind, uint64_t bytes)
 {
     unsigned ret = 0;
-    while (ret < 100000 && gf_rate_advise(kind, bytes) != gf_rate_stage)
+    while (ret < 100000 && gf_rate_advise(kind, false, bytes) != gf_rate_stage)
         ret++;
     return ret;
 }
@@ -109,8 +109,8 @@ static void unknown_durations_are_measured(void **state)
     assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
     stage(unseen, GF_MIB(2), 10 * certain, 1000);
     for (unsigned i = 0; i < GF_TUNE_RATE_FIRST; i++)
-        assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_measure);
-    assert_int_equal(gf_rate_advise(unseen, GF_MIB(2)), gf_rate_stage);
+        assert_int_equal(gf_rate_advise(unseen, false, GF_MIB(2)), gf_rate_measure);
+    assert_int_equal(gf_rate_advise(unseen, false, GF_MIB(2)), gf_rate_stage);
     drive(unseen, GF_MIB(2), 19 * certain / 2, GF_TUNE_RATE_FIRST); /* about as slow as staging */
     stage(unseen, GF_MIB(2), 10 * certain, 1000);
     assert_int_equal(backoff(unseen, GF_MIB(2)), 0);
@@ -139,10 +139,10 @@ static void the_end_of_a_backoff_is_measured(void **state)
     drive(changing, GF_MIB(64), 10 * MS, 8);
     stage(changing, GF_MIB(64), 30 * MS, GF_TUNE_RATE_TRIALS);
     for (unsigned i = 0; i < GF_TUNE_RATE_BACKOFF - GF_TUNE_RATE_MEASURED; i++)
-        assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_leave);
+        assert_int_equal(gf_rate_advise(changing, false, GF_MIB(64)), gf_rate_leave);
     for (unsigned i = 0; i < GF_TUNE_RATE_MEASURED; i++)
-        assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_measure);
-    assert_int_equal(gf_rate_advise(changing, GF_MIB(64)), gf_rate_stage);
+        assert_int_equal(gf_rate_advise(changing, false, GF_MIB(64)), gf_rate_measure);
+    assert_int_equal(gf_rate_advise(changing, false, GF_MIB(64)), gf_rate_stage);
 }
 
 /* When CPUs become busy, the driver becomes slower, too. */
@@ -163,8 +163,8 @@ static void all_sizes_are_judged_apart(void **state)
     for (size_t mib = 4; mib <= 512; mib *= 2)
         drive(unseen, GF_MIB(mib), mib * MS / 10, 8);
     for (unsigned i = 0; i < 1000; i++) {
-        gf_rate_staged(unseen, GF_TUNE_MIN_SHARED - 1, 1000 * MS, GF_MIB(1));
-        gf_rate_staged(unseen, GF_MIB(4), MS / 10, GF_MIB(4));
+        gf_rate_staged(unseen, false, GF_TUNE_MIN_SHARED - 1, 1000 * MS, GF_MIB(1));
+        gf_rate_staged(unseen, false, GF_MIB(4), MS / 10, GF_MIB(4));
     }
     stage(unseen, GF_MIB(32), 1000 * MS, GF_TUNE_RATE_TRIALS);
     stage(unseen, GF_MIB(4096), 10000 * MS, GF_TUNE_RATE_TRIALS);
@@ -207,10 +207,10 @@ static void copies_that_share_are_judged_together(void **state)
     (void)state;
     drive(fast, GF_MIB(128), 128 * MS, 8);
     for (unsigned i = 0; i < 1000; i++)
-        gf_rate_staged(fast, GF_MIB(128), 4 * 128 * MS, 8 * GF_MIB(128));
+        gf_rate_staged(fast, false, GF_MIB(128), 4 * 128 * MS, 8 * GF_MIB(128));
     assert_int_equal(backoff(fast, GF_MIB(128)), 0);
     for (unsigned i = 0; i < 8; i++)
-        gf_rate_driver(fast, GF_MIB(256), 256 * MS, 8 * GF_MIB(256));
+        gf_rate_driver(fast, false, GF_MIB(256), 256 * MS, 8 * GF_MIB(256));
     stage(fast, GF_MIB(256), 256 * MS, GF_TUNE_RATE_TRIALS);
     assert_int_equal(backoff(fast, GF_MIB(256)), GF_TUNE_RATE_BACKOFF);
 }
@@ -224,7 +224,7 @@ static void no_driver_is_faster_than_any(void **state)
     const uint64_t alone = GF_TUNE_RATE_CERTAIN_NS + 1000;
     (void)state;
     for (unsigned i = 0; i < 8; i++)
-        gf_rate_driver(changing, GF_MIB(1), alone, 8 * GF_MIB(1));
+        gf_rate_driver(changing, false, GF_MIB(1), alone, 8 * GF_MIB(1));
     stage(changing, GF_MIB(1), GF_TUNE_RATE_CERTAIN_NS, 1000);
     assert_int_equal(backoff(changing, GF_MIB(1)), 0);
 }
@@ -237,7 +237,7 @@ static void large_neighbours_hide_no_slow_staging(void **state)
     (void)state;
     drive(fast, bytes, GF_TUNE_RATE_CERTAIN_NS, 8);
     for (unsigned i = 0; i < GF_TUNE_RATE_TRIALS; i++)
-        gf_rate_staged(fast, bytes, 10 * MS, 100000 * bytes);
+        gf_rate_staged(fast, false, bytes, 10 * MS, 100000 * bytes);
     assert_int_equal(backoff(fast, bytes), GF_TUNE_RATE_BACKOFF);
 }
 
@@ -318,15 +318,15 @@ static void queued_copies_are_judged_apart(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 8; i++) {
-        gf_rate_driver(async, bytes, 64 * MS, bytes);
-        gf_rate_driver_queued(bytes, MS, bytes);
+        gf_rate_driver(async, false, bytes, 64 * MS, bytes);
+        gf_rate_driver(async, true, bytes, MS, bytes);
     }
     for (unsigned i = 0; i < GF_TUNE_RATE_TRIALS; i++) {
-        gf_rate_staged(async, bytes, 32 * MS, bytes);
-        gf_rate_staged_queued(bytes, 32 * MS, bytes);
+        gf_rate_staged(async, false, bytes, 32 * MS, bytes);
+        gf_rate_staged(async, true, bytes, 32 * MS, bytes);
     }
     assert_int_equal(backoff(async, bytes), 0);
-    while (gf_rate_advise_queued(bytes) != gf_rate_stage)
+    while (gf_rate_advise(async, true, bytes) != gf_rate_stage)
         left++;
     assert_int_equal(left, GF_TUNE_RATE_BACKOFF);
 }

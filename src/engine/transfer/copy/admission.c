@@ -466,7 +466,7 @@ static enum gf_bypass check_rate(struct gf_admission *a)
 {
     if (!state.is_automatic)
         return gf_bypass_none;
-    const enum gf_rate_advice advice = gf_rate_advise(a->kind, a->call->bytes);
+    const enum gf_rate_advice advice = gf_rate_advise(a->kind, false, a->call->bytes);
     a->wants_duration = advice == gf_rate_measure;
     return bypass_if(advice != gf_rate_stage, gf_bypass_slower);
 }

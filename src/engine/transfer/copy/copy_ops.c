@@ -194,16 +194,6 @@ static void decline(const struct gf_admission *admission, enum gf_bypass reason,
                                              : 0};
 }
 
-static void rate_staged(struct gf_copy_kind kind, uint64_t bytes,
-                        const struct gf_stage_result *staged, uint64_t under_way)
-{
-    const uint64_t ns = gf_now_ns() - staged->stream_done_ns;
-    if (staged->stream_was_idle)
-        gf_rate_staged(kind, bytes, ns, under_way);
-    else if (staged->is_queued)
-        gf_rate_staged_queued(bytes, ns, under_way);
-}
-
 bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
                       struct gf_copy_refusal *ret_refusal, struct gf_copy_wait *ret_wait)
 {
@@ -239,8 +229,9 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
     else if (staged.result == CUDA_SUCCESS && !met_driver && !staged.alone &&
-             gf_admission_is_automatic())
-        rate_staged(kind, call->bytes, &staged, under_way);
+             gf_admission_is_automatic() && (staged.stream_was_idle || staged.is_queued))
+        gf_rate_staged(kind, !staged.stream_was_idle, call->bytes,
+                       gf_now_ns() - staged.stream_done_ns, under_way);
     gf_hold_end(&staged.hold);
     const uint64_t ns = gf_now_ns() - begun;
     gf_copy_stats_staged(kind, call->bytes, ns);
@@ -269,12 +260,9 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
         return;
     gf_copy_stats_driver_time(kind, reason, call->bytes, ns);
     gf_longest_copies_add(kind.direction, reason, call->bytes, ns);
-    if (reason != gf_bypass_slower && reason != gf_bypass_full)
-        return;
-    if (refusal->stream_was_idle)
-        gf_rate_driver(kind, call->bytes, ns, under_way);
-    else if (refusal->is_queued)
-        gf_rate_driver_queued(call->bytes, ns, under_way);
+    if ((reason == gf_bypass_slower || reason == gf_bypass_full) &&
+        (refusal->stream_was_idle || refusal->is_queued))
+        gf_rate_driver(kind, !refusal->stream_was_idle, call->bytes, ns, under_way);
 }
 
 /* Whether the stream is held for all members of the batch to which the copy belongs. */

@@ -39,16 +39,12 @@ struct rate {
 static struct rate rates[gf_direction_count][2][CLASSES];
 static struct rate queued_rates[CLASSES];
 
-/* Returns the class of a size. NULL: copies below GF_TUNE_MIN_SHARED bytes are not compared. */
-static struct rate *class_of(struct rate *classes, uint64_t bytes)
+/* Returns the class of a copy. NULL: copies below GF_TUNE_MIN_SHARED bytes are not compared. */
+static struct rate *rate_of(struct gf_copy_kind kind, bool queued, uint64_t bytes)
 {
+    struct rate *const classes = queued ? queued_rates : rates[kind.direction][kind.async];
     const uint64_t least = bytes / GF_TUNE_MIN_SHARED;
     return least ? &classes[gf_min(63 - __builtin_clzll(least), CLASSES - 1)] : NULL;
-}
-
-static struct rate *rate_of(struct gf_copy_kind kind, uint64_t bytes)
-{
-    return class_of(rates[kind.direction][kind.async], bytes);
 }
 
 static uint64_t ns_per_mib(uint64_t ns, uint64_t bytes)
@@ -71,8 +67,9 @@ static void blend(_Atomic uint64_t *mean, unsigned seen, uint64_t now)
                                : before - before / 8 + gf_min(now, 2 * before) / 8);
 }
 
-static enum gf_rate_advice advise(struct rate *rate)
+enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, bool queued, uint64_t bytes)
 {
+    struct rate *const rate = rate_of(kind, queued, bytes);
     unsigned left;
 
     if (!rate)
@@ -81,16 +78,6 @@ static enum gf_rate_advice advise(struct rate *rate)
     while (left && !gf_cas_weak_relaxed(&rate->backoff_left, &left, left - 1))
         continue;
     return !left ? gf_rate_stage : left <= GF_TUNE_RATE_MEASURED ? gf_rate_measure : gf_rate_leave;
-}
-
-enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes)
-{
-    return advise(rate_of(kind, bytes));
-}
-
-enum gf_rate_advice gf_rate_advise_queued(uint64_t bytes)
-{
-    return advise(class_of(queued_rates, bytes));
 }
 
 /*
@@ -162,8 +149,11 @@ static uint64_t shared_ns_per_mib(uint64_t bytes, uint64_t ns, uint64_t under_wa
     return gf_max(ns_per_mib(ns, under_way), least);
 }
 
-static void add_staged(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
+void gf_rate_staged(struct gf_copy_kind kind, bool queued, uint64_t bytes, uint64_t ns,
+                    uint64_t under_way)
 {
+    struct rate *const rate = rate_of(kind, queued, bytes);
+
     /*
      * A staged copy that ends during a back-off was already under way when the back-off began. So
      * it does not count as a trial after the back-off.
@@ -182,34 +172,17 @@ static void add_staged(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t 
         gf_store_relaxed(&rate->backoff, 0);
 }
 
-void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
+void gf_rate_driver(struct gf_copy_kind kind, bool queued, uint64_t bytes, uint64_t ns,
+                    uint64_t under_way)
 {
-    add_staged(rate_of(kind, bytes), bytes, ns, under_way);
-}
+    struct rate *const rate = rate_of(kind, queued, bytes);
 
-void gf_rate_staged_queued(uint64_t bytes, uint64_t ns, uint64_t under_way)
-{
-    add_staged(class_of(queued_rates, bytes), bytes, ns, under_way);
-}
-
-static void add_driver(struct rate *rate, uint64_t bytes, uint64_t ns, uint64_t under_way)
-{
     if (!rate)
         return;
     const unsigned seen = gf_load_relaxed(&rate->driver_copies);
     blend(&rate->driver_ns, seen, shared_ns_per_mib(bytes, ns, under_way));
     if (seen < GF_TUNE_RATE_FIRST)
         gf_store_relaxed(&rate->driver_copies, seen + 1);
-}
-
-void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way)
-{
-    add_driver(rate_of(kind, bytes), bytes, ns, under_way);
-}
-
-void gf_rate_driver_queued(uint64_t bytes, uint64_t ns, uint64_t under_way)
-{
-    add_driver(class_of(queued_rates, bytes), bytes, ns, under_way);
 }
 
 static _Atomic uint64_t under_way[gf_direction_count][gf_maker_count];

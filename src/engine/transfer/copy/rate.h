@@ -22,29 +22,28 @@ enum gf_rate_advice {
 };
 
 /*
+ * The functions below take `queued`: the copy is an asynchronous one to the device, and is queued
+ * behind unfinished work of its stream. Such copies are compared only with each other. Their duration
+ * is that of the call: a staged call copies the program's memory into the ring, and the driver's call
+ * may wait for the unfinished work.
+ */
+
+/*
  * Whether to stage a copy of this kind and size. Each answer except gf_rate_stage shortens the
  * current back-off by one copy.
  */
-enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, uint64_t bytes);
+enum gf_rate_advice gf_rate_advise(struct gf_copy_kind kind, bool queued, uint64_t bytes);
 
 /*
- * Record the duration of a completely staged copy, or of the driver's call for a copy. `ns`
- * contains no wait for earlier work on the stream, because the stream was idle when the time began.
- * `under_way` is the mean of the bytes that were under way when the copy began and when it ended,
- * at least `bytes` (rate.h).
+ * Record the duration of a completely staged copy, or of the driver's call for a copy. Unless the copy
+ * is queued, `ns` contains no wait for earlier work on the stream, because the stream was idle when the
+ * time began. `under_way` is the mean of the bytes that were under way when the copy began and when it
+ * ended, at least `bytes`.
  */
-void gf_rate_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way);
-void gf_rate_driver(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns, uint64_t under_way);
-
-/*
- * The same for asynchronous copies to the device that are queued behind unfinished work of their
- * stream. These copies are compared only with each other. `ns` is the duration of the call: a
- * staged call copies the program's memory into the ring, and the driver's call may wait for the
- * unfinished work.
- */
-enum gf_rate_advice gf_rate_advise_queued(uint64_t bytes);
-void gf_rate_staged_queued(uint64_t bytes, uint64_t ns, uint64_t under_way);
-void gf_rate_driver_queued(uint64_t bytes, uint64_t ns, uint64_t under_way);
+void gf_rate_staged(struct gf_copy_kind kind, bool queued, uint64_t bytes, uint64_t ns,
+                    uint64_t under_way);
+void gf_rate_driver(struct gf_copy_kind kind, bool queued, uint64_t bytes, uint64_t ns,
+                    uint64_t under_way);
 
 /*
  * Counts the bytes of the copies of pageable memory that are under way, by direction, and

@@ -380,9 +380,10 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
         return gf_bypass_shares_pages;
     ret->is_queued = !ret->stream_was_idle;
     if (ret->is_queued && gf_admission_is_automatic() &&
-        gf_rate_advise_queued(request->call->bytes) != gf_rate_stage)
+        gf_rate_advise((struct gf_copy_kind){gf_direction_h2d, true}, true, request->call->bytes) !=
+            gf_rate_stage)
         return gf_bypass_slower;
-    h2d_enter(request, ret);
+    enter_copy(request, gf_direction_h2d, ret);
     return order == gf_order_cut ? h2d_stage_chunks(request, waits, ret)
                                  : h2d_stage_queued(request, ret);
 }
