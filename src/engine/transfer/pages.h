@@ -92,8 +92,8 @@ bool gf_vma_is_file(uintptr_t at, size_t bytes);
 
 struct gf_populate {
     /*
-     * True: the kernel describes mappings, and its descriptions are used. False: each thread
-     * populates pages before it touches them.
+     * True: the kernel describes mappings, and its descriptions are used. False: each thread calls
+     * gf_populate_pages before it touches pages. A caller may set it to false.
      */
     bool has_vmas;
     bool write;
@@ -115,21 +115,6 @@ bool gf_populate_is_possible(void);
  * reads.
  */
 void gf_populate_init(struct gf_populate *ret, const void *at, bool write);
-
-/*
- * Whether the kernel's descriptions of mappings are used (pages.h). If not, each thread calls
- * gf_populate_pages before it touches pages.
- */
-static inline bool gf_populate_has_vmas(const struct gf_populate *populate)
-{
-    return populate->has_vmas;
-}
-
-/* After this call each thread populates pages before it touches them. */
-static inline void gf_populate_delegate(struct gf_populate *populate)
-{
-    populate->has_vmas = false;
-}
 
 /*
  * Whether the next `bytes` bytes all belong to one mapping of a file. False if the kernel does not

@@ -52,8 +52,7 @@ static bool copy_piece(struct gf_pieces *job, uint64_t piece)
     char *host = pipeline->host + offset;
     char *ring = pipeline->slot[slot]->at + (offset - gf_plan_chunk_offset(plan, chunk));
 
-    if (!gf_populate_has_vmas(&pipeline->populate) &&
-        !gf_populate_pages(host, bytes, pipeline->to_host))
+    if (!pipeline->populate.has_vmas && !gf_populate_pages(host, bytes, pipeline->to_host))
         return false;
     if (!copy_bytes(pipeline, ring, host, bytes))
         return false;
@@ -130,7 +129,7 @@ static void init_populate(struct gf_pipeline *pipeline)
     if (pipeline->to_host || pipeline->bytes < GF_TUNE_POPULATE_APART ||
         !gf_populate_is_one_file(&pipeline->populate, pipeline->bytes) || !helpers_may_populate())
         return;
-    gf_populate_delegate(&pipeline->populate);
+    pipeline->populate.has_vmas = false;
     pipeline->plan.piece = gf_min(pipeline->plan.chunk, GF_TUNE_POPULATE_PIECE);
 }
 
@@ -228,7 +227,7 @@ static uint64_t pieces_up_to(const struct gf_pipeline *pipeline, uint64_t chunks
 static bool populate_chunk(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     const size_t offset = gf_plan_chunk_offset(&pipeline->plan, chunk);
-    if (gf_populate_has_vmas(&pipeline->populate) &&
+    if (pipeline->populate.has_vmas &&
         !gf_populate_to(&pipeline->populate,
                         pipeline->host + offset + gf_pipeline_length(pipeline, chunk)))
         pipeline->unreadable = chunk;
@@ -251,7 +250,7 @@ bool gf_pipeline_read_whole(struct gf_pipeline *pipeline)
 {
     const uint64_t pieces = pieces_up_to(pipeline, 1);
     const size_t piece = pipeline->plan.piece;
-    uint64_t allowed = gf_populate_has_vmas(&pipeline->populate) ? 0 : pieces;
+    uint64_t allowed = pipeline->populate.has_vmas ? 0 : pieces;
 
     count_pieces(pipeline, 0);
     pipeline->job.total = pieces;
@@ -385,7 +384,20 @@ static CUresult choose_stream(struct gf_pipeline *pipeline, uint64_t chunk, bool
     return CUDA_SUCCESS;
 }
 
-CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
+static CUresult issue_dma(const struct gf_stage_request *request,
+                          const struct gf_pipeline *pipeline, uint64_t chunk)
+{
+    const struct gf_copy_call *const call = request->call;
+    const size_t at = gf_plan_chunk_offset(&pipeline->plan, chunk);
+    const size_t bytes = gf_pipeline_length(pipeline, chunk);
+    void *const ring = pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at;
+
+    return pipeline->to_host
+               ? gf_setup.cuda->cuMemcpyDtoHAsync_v2(ring, call->src + at, bytes, pipeline->stream)
+               : gf_setup.cuda->cuMemcpyHtoDAsync_v2(call->dst + at, ring, bytes, pipeline->stream);
+}
+
+CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk,
                            const struct gf_stage_request *request, bool *ret_broken)
 {
     struct gf_hold issuing;
@@ -398,7 +410,7 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_
     CUresult result = choose_stream(pipeline, chunk, is_held, is_gated, &issuing);
 
     if (result == CUDA_SUCCESS)
-        result = dma(request, pipeline, chunk, pipeline->stream);
+        result = issue_dma(request, pipeline, chunk);
     if (result == CUDA_SUCCESS && !record_slot(pipeline, chunk))
         *ret_broken = true;
     gf_hold_issue_end(&issuing);

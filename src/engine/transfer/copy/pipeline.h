@@ -86,10 +86,6 @@ struct gf_pipeline {
     _Atomic uint32_t pieces_left[GF_TUNE_SLOTS];
 };
 
-/* Issues the DMA of a chunk on a stream. */
-typedef CUresult gf_dma_fn(const struct gf_stage_request *request,
-                           const struct gf_pipeline *pipeline, uint64_t chunk, CUstream stream);
-
 /*
  * Begins a copy in chunks: acquires as many of the planned slots
  * as are free. False: too few slots are free.
@@ -154,7 +150,7 @@ void gf_pipeline_move(struct gf_pipeline *pipeline);
  * issues nothing. Returns the result of the DMA. Sets *ret_broken if the event could not be recorded; then
  * the slot is abandoned.
  */
-CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk, gf_dma_fn *dma,
+CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk,
                            const struct gf_stage_request *request, bool *ret_broken);
 /*
  * The reason why a copy was not staged that has issued no DMA. `result`: that of gf_pipeline_issue;

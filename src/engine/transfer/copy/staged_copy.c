@@ -123,16 +123,6 @@ static size_t bytes_between(const struct gf_pipeline *pipeline, uint64_t first, 
  * it has nothing else to do.
  */
 
-static CUresult h2d_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
-                        uint64_t chunk, CUstream stream)
-{
-    const uint64_t to = chunk;
-    return gf_setup.cuda->cuMemcpyHtoDAsync_v2(
-        request->call->dst + gf_plan_chunk_offset(&pipeline->plan, to),
-        pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at, gf_pipeline_length(pipeline, chunk),
-        stream);
-}
-
 /*
  * Stages an asynchronous copy on a stream that is busy, or that other threads use. The program's
  * memory is copied into the ring now, and one DMA of the whole copy is put on the stream.
@@ -153,7 +143,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
     }
     if (!read)
         reason = gf_bypass_unreadable;
-    else if ((ret->result = gf_pipeline_issue(&pipeline, 0, h2d_dma, request, &broken)))
+    else if ((ret->result = gf_pipeline_issue(&pipeline, 0, request, &broken)))
         /* The driver makes the copy instead, and its call will return the error. */
         reason = gf_is_capture_error(ret->result) ? gf_bypass_capture : gf_bypass_failed;
     ret->result = CUDA_SUCCESS;
@@ -163,18 +153,28 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
 }
 
 /* The progress of a copy that is staged in chunks. */
-struct h2d_progress {
-    uint64_t allowed; /* chunks whose pieces may be copied */
+struct progress {
     uint64_t issued;  /* chunks whose DMA is on the stream */
+    uint64_t allowed; /* to the device: chunks whose pieces may be copied into the ring */
+    uint64_t arrived; /* to the host: chunks that are in the ring */
+    uint64_t placed;  /* to the host: chunks that are in the program's memory */
     CUresult result;
     bool broken; /* events fail, so no slot can be reused: the driver copies the rest */
 };
 
-static void h2d_send(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                     struct h2d_progress *p)
+static void send_chunk(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
+                       struct progress *p)
 {
-    p->result = gf_pipeline_issue(pipeline, p->issued, h2d_dma, request, &p->broken);
+    p->result = gf_pipeline_issue(pipeline, p->issued, request, &p->broken);
     p->issued += p->result == CUDA_SUCCESS;
+}
+
+/* Counts the copy's bytes as under way. */
+static void enter_copy(const struct gf_stage_request *request, enum gf_direction direction,
+                       struct gf_stage_result *ret)
+{
+    ret->under_way = gf_under_way_enter(direction, gf_maker_library, request->call->bytes);
+    ret->met_driver = gf_under_way_by_driver();
 }
 
 /*
@@ -182,7 +182,7 @@ static void h2d_send(const struct gf_stage_request *request, struct gf_pipeline 
  * `wait`, waits for that DMA.
  */
 static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                           struct h2d_progress *p, bool wait)
+                           struct progress *p, bool wait)
 {
     if (p->allowed >= gf_pipeline_end(pipeline) || p->allowed - p->issued >= pipeline->slots)
         return false;
@@ -196,12 +196,12 @@ static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pip
 }
 
 static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                    struct h2d_progress *p)
+                    struct progress *p)
 {
     while (p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
         const uint32_t seen = gf_pieces_events(&pipeline->job);
         if (p->issued < p->allowed && gf_pipeline_is_copied(pipeline, p->issued))
-            h2d_send(request, pipeline, p);
+            send_chunk(request, pipeline, p);
         else if (!h2d_allow_next(request, pipeline, p, false) && !p->broken &&
                  !gf_pieces_help(&pipeline->job)) {
             if (p->issued < p->allowed)
@@ -215,7 +215,7 @@ static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *
 
 /* Copies and issues the first chunk that helpers could not access, and all later ones. */
 static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                          struct h2d_progress *p, struct gf_stage_result *ret)
+                          struct progress *p, struct gf_stage_result *ret)
 {
     const uint64_t first = p->issued;
 
@@ -225,7 +225,7 @@ static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipe
         if (p->issued < p->allowed ||
             gf_pipeline_has_ended(pipeline, p->issued, true, &p->broken)) {
             gf_pipeline_copy_alone(pipeline, p->issued);
-            h2d_send(request, pipeline, p);
+            send_chunk(request, pipeline, p);
         }
     ret->alone = bytes_between(pipeline, first, p->issued);
 }
@@ -237,7 +237,7 @@ static void h2d_run_alone(const struct gf_stage_request *request, struct gf_pipe
  * instead. Returns true if all DMAs are known to have ended.
  */
 static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                       struct h2d_progress *p)
+                       struct progress *p)
 {
     if ((request->call->async && !pipeline->has_moved) || p->result != CUDA_SUCCESS)
         return false;
@@ -253,7 +253,7 @@ static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipelin
  * used again, the copy has waited for it already.
  */
 static void h2d_await_legacy(const struct gf_stage_request *request,
-                             const struct gf_pipeline *pipeline, struct h2d_progress *p,
+                             const struct gf_pipeline *pipeline, struct progress *p,
                              struct gf_stage_result *ret)
 {
     const uint64_t begun = gf_now_ns();
@@ -269,7 +269,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
                                        struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
-    struct h2d_progress p = {.result = CUDA_SUCCESS};
+    struct progress p = {.result = CUDA_SUCCESS};
 
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
@@ -293,13 +293,6 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
     return reason;
 }
 
-/* Counts the copy's bytes as under way. */
-static void h2d_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
-{
-    ret->under_way = gf_under_way_enter(gf_direction_h2d, gf_maker_library, request->call->bytes);
-    ret->met_driver = gf_under_way_by_driver();
-}
-
 /*
  * No memory of the ring is free for the copy as a whole. Waits for the copy's own stream, and cuts the
  * copy even if a call met a hold of the stream lately.
@@ -311,7 +304,7 @@ static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
 
     gf_under_way_leave(gf_direction_h2d, gf_maker_library);
     const enum gf_bypass reason = gf_order_choose(request, true, false, ret, &order);
-    h2d_enter(request, ret);
+    enter_copy(request, gf_direction_h2d, ret);
     ret->stream_was_idle = reason == gf_bypass_none;
     ret->is_queued = false;
     return reason != gf_bypass_none ? reason
@@ -394,36 +387,11 @@ enum gf_bypass gf_h2d_stage(const struct gf_stage_request *request, struct gf_st
  * program's memory.
  */
 
-/* The progress of a copy, in chunks. */
-struct d2h_progress {
-    uint64_t issued;  /* chunks whose DMA is on the stream */
-    uint64_t arrived; /* chunks that are in the ring */
-    uint64_t placed;  /* chunks that are in the program's memory */
-    CUresult result;
-    bool broken; /* events fail: the driver copies the rest */
-};
-
-static CUresult d2h_dma(const struct gf_stage_request *request, const struct gf_pipeline *pipeline,
-                        uint64_t chunk, CUstream stream)
-{
-    return gf_setup.cuda->cuMemcpyDtoHAsync_v2(
-        pipeline->slot[gf_pipeline_slot(pipeline, chunk)]->at,
-        request->call->src + gf_plan_chunk_offset(&pipeline->plan, chunk),
-        gf_pipeline_length(pipeline, chunk), stream);
-}
-
-static void d2h_send(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                     struct d2h_progress *p)
-{
-    p->result = gf_pipeline_issue(pipeline, p->issued, d2h_dma, request, &p->broken);
-    p->issued += p->result == CUDA_SUCCESS;
-}
-
 /*
  * Allows the next chunk to be copied out of the ring if its DMA has ended. With `wait`, waits for
  * the DMA.
  */
-static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, bool wait)
+static bool d2h_arrive(struct gf_pipeline *pipeline, struct progress *p, bool wait)
 {
     if (p->arrived == p->issued)
         return false;
@@ -437,10 +405,10 @@ static bool d2h_arrive(struct gf_pipeline *pipeline, struct d2h_progress *p, boo
 
 /* Does one step that needs no wait. Returns false if no such step was possible. */
 static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                     struct d2h_progress *p)
+                     struct progress *p)
 {
     if (p->issued < pipeline->plan.chunks && p->issued - p->placed < pipeline->slots) {
-        d2h_send(request, pipeline, p);
+        send_chunk(request, pipeline, p);
         return true;
     }
     if (d2h_arrive(pipeline, p, false))
@@ -455,7 +423,7 @@ static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline 
 }
 
 static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                    struct d2h_progress *p)
+                    struct progress *p)
 {
     while (p->placed < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
         const uint32_t seen = gf_pieces_events(&pipeline->job);
@@ -470,7 +438,7 @@ static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *
 
 /* Places the first chunk that helpers could not access, and all later ones. */
 static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
-                          struct d2h_progress *p, struct gf_stage_result *ret)
+                          struct progress *p, struct gf_stage_result *ret)
 {
     const uint64_t first = p->placed;
 
@@ -478,19 +446,12 @@ static void d2h_run_alone(const struct gf_stage_request *request, struct gf_pipe
         return;
     while (p->placed < pipeline->plan.chunks && p->result == CUDA_SUCCESS && !p->broken)
         if (p->issued < pipeline->plan.chunks && p->issued - p->placed < pipeline->slots) {
-            d2h_send(request, pipeline, p);
+            send_chunk(request, pipeline, p);
         } else if (gf_pipeline_has_ended(pipeline, p->placed, true, &p->broken)) {
             gf_pipeline_copy_alone(pipeline, p->placed++);
             p->arrived = gf_max(p->arrived, p->placed);
         }
     ret->alone = bytes_between(pipeline, first, p->placed);
-}
-
-/* Counts the copy's bytes as under way. */
-static void d2h_enter(const struct gf_stage_request *request, struct gf_stage_result *ret)
-{
-    ret->under_way = gf_under_way_enter(gf_direction_d2h, gf_maker_library, request->call->bytes);
-    ret->met_driver = gf_under_way_by_driver();
 }
 
 /*
@@ -507,7 +468,7 @@ static void touch_destination(const struct gf_copy_call *call)
 enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
-    struct d2h_progress p = {.result = CUDA_SUCCESS};
+    struct progress p = {.result = CUDA_SUCCESS};
     enum gf_order order;
 
     touch_destination(request->call);
@@ -518,7 +479,7 @@ enum gf_bypass gf_d2h_stage(const struct gf_stage_request *request, struct gf_st
     if (order == gf_order_lost)
         return leave_all(request, ret);
     ret->stream_was_idle = true;
-    d2h_enter(request, ret);
+    enter_copy(request, gf_direction_d2h, ret);
     if (!gf_pipeline_open_chunks(&pipeline, request, true))
         return gf_bypass_full;
     if (request->call->stream == CU_STREAM_LEGACY)
