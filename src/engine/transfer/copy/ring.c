@@ -70,12 +70,6 @@ static void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first
     segment->used_ns = gf_now_ns();
 }
 
-void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units)
-{
-    segment->abandoned += units;
-    segment->used_ns = gf_now_ns();
-}
-
 bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment)
 {
     return !segment->claimed && segment->used == segment->abandoned;
@@ -109,7 +103,8 @@ void gf_ring_look_next(uint64_t ns)
     gf_store_relaxed(&look_ns, ns);
 }
 
-void gf_ring_look_at(uint64_t ns)
+/* The same, unless an earlier time was already set. */
+static void gf_ring_look_at(uint64_t ns)
 {
     uint64_t due = gf_load_relaxed(&look_ns);
     while ((!due || due > ns) && !gf_cas_weak_relaxed(&look_ns, &due, ns))
@@ -467,7 +462,8 @@ void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot)
 {
     if (slot->segment) {
         pthread_mutex_lock(&ring->lock);
-        gf_ring_segment_abandon(slot->segment, slot->units);
+        slot->segment->abandoned += slot->units;
+        slot->segment->used_ns = gf_now_ns();
         pthread_mutex_unlock(&ring->lock);
         slot->segment = NULL;
     }
@@ -486,7 +482,5 @@ CUresult gf_slot_query(const struct gf_slot *slot)
 
 CUresult gf_slot_wait(const struct gf_slot *slot)
 {
-    CUresult result;
-    result = gf_setup.cuda->cuEventSynchronize(slot->event);
-    return result;
+    return gf_setup.cuda->cuEventSynchronize(slot->event);
 }

@@ -29,8 +29,6 @@ struct gf_ring_segment {
     uint64_t map[];     /* a bit for each unit in use */
 };
 
-/* Keeps allocated units out of use, because a DMA may still use them. */
-void gf_ring_segment_abandon(struct gf_ring_segment *segment, unsigned units);
 /* Whether no unit is used, or only abandoned ones are. */
 bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment);
 /*
@@ -50,12 +48,7 @@ void gf_ring_segment_unclaim(struct gf_ring_segment *segment);
  */
 bool gf_ring_trim_is_due(void);
 
-/*
- * Lets gf_ring_trim_is_due return true from the time `ns` on, or from an earlier time that was
- * already set.
- */
-void gf_ring_look_at(uint64_t ns);
-/* The same, but replaces the time that was set before. */
+/* Lets gf_ring_trim_is_due return true from the time `ns` on. */
 void gf_ring_look_next(uint64_t ns);
 
 /*
