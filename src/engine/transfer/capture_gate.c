@@ -32,11 +32,11 @@ unsigned gf_captures_begun(void)
     return gf_load_acquire(&begun);
 }
 
-static bool is_uncaptured(CUstream stream)
+bool gf_is_captured(CUstream stream)
 {
     CUstreamCaptureStatus status;
-    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE;
+    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Adds the caller to the count of threads that issue work. Returns false if the gate is closed. */
@@ -77,7 +77,7 @@ static bool enter(CUstream stream, uint64_t limit_ns, unsigned *seen)
     if (!count_issue() && !await_open(limit_ns))
         return false;
     const unsigned now = gf_captures_begun();
-    if (now == *seen || is_uncaptured(stream)) {
+    if (now == *seen || !gf_is_captured(stream)) {
         *seen = now;
         return true;
     }

@@ -19,6 +19,9 @@
 /* Returns the number of calls so far that may have begun a capture. */
 unsigned gf_captures_begun(void);
 
+/* Whether the driver reports that the stream is being captured, or refuses to tell. */
+bool gf_is_captured(CUstream stream);
+
 /*
  * True: no capture of the stream begins until gf_issue_leave. If the stream is the legacy stream,
  * no capture of any blocking stream begins. *seen is the value that gf_captures_begun() had before

@@ -435,13 +435,6 @@ static uint64_t find_ticket(const struct entry *entry, CUstream stream)
     return are_ordered(held, blocking, context, stream) ? ticket : 0;
 }
 
-static bool is_captured(CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    return gf_setup.cuda->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Ends the hold, so that the copy does not wait for what a thread of the driver submits. */
 static void end_at_once(struct entry *entry, uint64_t ticket)
 {
@@ -520,7 +513,7 @@ void gf_hold_await(CUstream stream)
         const uint64_t ticket = find_ticket(&entries[i], stream);
         if (!ticket)
             continue;
-        if (is_captured(stream)) /* the call does not put anything on the stream now */
+        if (gf_is_captured(stream)) /* the call does not put anything on the stream now */
             return;
         note_met(&entries[i], ticket);
         if (gf_setup.is_drivers())

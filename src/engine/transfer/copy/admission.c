@@ -344,11 +344,8 @@ static enum gf_bypass check_current(struct gf_admission *a)
 
 static enum gf_bypass check_capture(struct gf_admission *a)
 {
-    CUstreamCaptureStatus status;
     a->captures = gf_captures_begun();
-    return bypass_if(gf_setup.cuda->cuStreamIsCapturing(a->call->stream, &status) != CUDA_SUCCESS ||
-                         status != CU_STREAM_CAPTURE_STATUS_NONE,
-                     gf_bypass_capture);
+    return bypass_if(gf_is_captured(a->call->stream), gf_bypass_capture);
 }
 
 /* A program that makes only a few small copies gets no helpers and no ring. */
