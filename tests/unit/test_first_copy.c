@@ -244,7 +244,7 @@ static void a_driver_without_context_ids_turns_staging_off(void **state)
     (void)state;
     cuda.cuCtxGetId = NULL;
     gf_setup.cuda = &cuda;
-    gf_admission_start();
+    gf_admission_start(&(struct gf_transfer_ops){0});
     gf_setup.cuda = before;
     assert_string_equal(gf_admission_off(), "the driver lacks a function");
 }

@@ -46,18 +46,6 @@ static const char *way_of(struct gf_copy_kind kind)
     return ways[kind.direction][kind.async];
 }
 
-void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count])
-{
-    if (off)
-        gf_log_explain(gf_log_area_copy, "staging is off: %s", off);
-    else
-        gf_log_explain(
-            gf_log_area_copy,
-            "with four or more copying threads, copies to the GPU are staged if they have at least "
-            "%zu bytes, copies from the GPU if they have at least %zu bytes",
-            least[gf_direction_h2d], least[gf_direction_d2h]);
-}
-
 /* Writes "are staged from 8388608 bytes on", or "are not staged". */
 static void print_least(char *buf, size_t size, size_t least)
 {
@@ -111,7 +99,8 @@ static struct {
     size_t least[gf_direction_count][thread_classes];
     /* The largest number of threads of any pool seen so far; 0 before the first pool. */
     _Atomic unsigned most_threads;
-    _Atomic unsigned sharers; /* the word to which gf_admission_sharers points */
+    /* gf_transfer_ops.copy_sharers points here. UINT_MAX: all known pools have too few threads. */
+    _Atomic unsigned sharers;
     /*
      * Two counts of small copies (below GF_TUNE_EARLY_BYTES), each counted up to
      * GF_TUNE_EARLY_COPIES.
@@ -145,7 +134,39 @@ static const char *why_off(void)
     return gf_populate_is_possible() ? NULL : "the kernel has no MADV_POPULATE_READ (Linux 5.14)";
 }
 
-void gf_admission_start(void)
+/* The smallest copy in bytes that any pool stages while no other thread copies. */
+static size_t least_of_any(enum gf_direction direction)
+{
+    return !state.is_automatic             ? gf_setup.options->stage_min
+           : direction == gf_direction_h2d ? GF_TUNE_MIN_H2D
+                                           : GF_TUNE_MIN_D2H;
+}
+
+/*
+ * The smallest copy that the hooks must offer. With GPUFEED=observe no copy is staged, but copies are
+ * offered, because they are counted. Without the functions in has_needed_calls, memory cannot be
+ * classified.
+ */
+static size_t offer_least(void)
+{
+    if (gf_setup.options->stage == gf_stage_off || !has_needed_calls(gf_setup.cuda))
+        return SIZE_MAX;
+    return gf_min(least_of_any(gf_direction_h2d), least_of_any(gf_direction_d2h));
+}
+
+static void explain_start(void)
+{
+    if (state.off)
+        gf_log_explain(gf_log_area_copy, "staging is off: %s", state.off);
+    else
+        gf_log_explain(
+            gf_log_area_copy,
+            "with four or more copying threads, copies to the GPU are staged if they have at least "
+            "%zu bytes, copies from the GPU if they have at least %zu bytes",
+            least_of_any(gf_direction_h2d), least_of_any(gf_direction_d2h));
+}
+
+void gf_admission_start(struct gf_transfer_ops *ret)
 {
     static const size_t automatic[gf_direction_count][thread_classes] = {
         [gf_direction_h2d] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_H2D},
@@ -158,6 +179,11 @@ void gf_admission_start(void)
         for (unsigned threads = 0; threads < thread_classes; threads++)
             state.least[direction][threads] =
                 state.is_automatic ? automatic[direction][threads] : gf_setup.options->stage_min;
+    ret->copy_least = offer_least();
+    ret->copy_least_shared =
+        state.is_automatic && ret->copy_least != SIZE_MAX ? GF_TUNE_MIN_SHARED : ret->copy_least;
+    ret->copy_sharers = &state.sharers;
+    explain_start();
 }
 
 const char *gf_admission_off(void)
@@ -168,35 +194,6 @@ const char *gf_admission_off(void)
 bool gf_admission_is_automatic(void)
 {
     return state.is_automatic;
-}
-
-size_t gf_admission_least(enum gf_direction direction)
-{
-    return !state.is_automatic             ? gf_setup.options->stage_min
-           : direction == gf_direction_h2d ? GF_TUNE_MIN_H2D
-                                           : GF_TUNE_MIN_D2H;
-}
-
-size_t gf_admission_shared_least(void)
-{
-    const size_t least = gf_admission_offer_least();
-    return state.is_automatic && least != SIZE_MAX ? GF_TUNE_MIN_SHARED : least;
-}
-
-const _Atomic unsigned *gf_admission_sharers(void)
-{
-    return &state.sharers;
-}
-
-size_t gf_admission_offer_least(void)
-{
-    /*
-     * With GPUFEED=observe no copy is staged, but copies are offered, because they are counted.
-     * Without the functions in has_needed_calls, memory cannot be classified.
-     */
-    if (gf_setup.options->stage == gf_stage_off || !has_needed_calls(gf_setup.cuda))
-        return SIZE_MAX;
-    return gf_min(gf_admission_least(gf_direction_h2d), gf_admission_least(gf_direction_d2h));
 }
 
 /* Sizes and threads. */
@@ -223,7 +220,7 @@ static size_t least_for(enum gf_direction direction, unsigned threads)
 /* The same for a copy during which no other thread copies. */
 static size_t least_alone(enum gf_direction direction, unsigned threads)
 {
-    return gf_max(least_for(direction, threads), gf_admission_least(direction));
+    return gf_max(least_for(direction, threads), least_of_any(direction));
 }
 
 unsigned gf_admission_threads(size_t ret_least[gf_direction_count])

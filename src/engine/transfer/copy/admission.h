@@ -12,12 +12,6 @@
  * called on any thread. They keep errno and take no lock.
  */
 
-/*
- * Called once, at the start. `off`: the reason why no copy is staged, or NULL. `least`: the
- * smallest size that is staged with four or more copying threads, in bytes.
- */
-void gf_copy_explain_start(const char *off, const size_t least[gf_direction_count]);
-
 void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
 void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
 
@@ -51,8 +45,11 @@ struct gf_admission {
     bool is_relaxed;
 };
 
-/* Called once, after gf_setup_set and before any copy. */
-void gf_admission_start(void);
+/*
+ * Called once, after gf_setup_set and before any copy. Sets copy_least, copy_least_shared and
+ * copy_sharers.
+ */
+void gf_admission_start(struct gf_transfer_ops *ret);
 
 /* The reason why no copy is staged in this process; NULL if copies are staged. */
 const char *gf_admission_off(void);
@@ -63,30 +60,17 @@ const char *gf_admission_off(void);
  */
 bool gf_admission_is_automatic(void);
 
-/* The smallest copy in bytes that any pool stages while no other thread copies. */
-size_t gf_admission_least(enum gf_direction direction);
-
 /*
  * Returns the number of copying threads of the GPU that has the most; 0 before the first copy. Stores
  * the smallest copy that they stage while no other thread copies; SIZE_MAX: they stage none.
  */
 unsigned gf_admission_threads(size_t ret_least[gf_direction_count]);
 
-/* The smallest copy that the hooks must offer, in bytes. SIZE_MAX: no copy is staged or counted. */
-size_t gf_admission_offer_least(void);
-/*
- * The same for the time while at least *gf_admission_sharers() threads copy at once.
- * *gf_admission_sharers() is UINT_MAX if every known pool has fewer than GF_TUNE_FEW_THREADS
- * threads.
- */
-size_t gf_admission_shared_least(void);
-const _Atomic unsigned *gf_admission_sharers(void);
-
 /*
  * Decides whether admission->call is staged; otherwise returns the reason why not. gf_bypass_none:
- * the caller stages the copy, in the context and through the ring of `admission`, but staged_copy.c or
- * staged_copy.c may still refuse it. Makes CUDA calls. The caller calls gf_admission_end in every case;
- * until then the thread's capture mode may be relaxed.
+ * the caller stages the copy, in the context and through the ring of `admission`, but staged_copy.c
+ * may still refuse it. Makes CUDA calls. The caller calls gf_admission_end in every case; until then
+ * the thread's capture mode may be relaxed.
  */
 enum gf_bypass gf_admission_begin(struct gf_admission *admission);
 void gf_admission_end(struct gf_admission *admission);

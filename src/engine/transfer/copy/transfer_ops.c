@@ -167,13 +167,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     gf_pinned_cache_set_complete(false);
     gf_vma_query_start();
     gf_context_on_end(context_ends);
-    gf_admission_start();
-    gf_copy_explain_start(gf_admission_off(),
-                          (size_t[]){[gf_direction_h2d] = gf_admission_least(gf_direction_h2d),
-                                     [gf_direction_d2h] = gf_admission_least(gf_direction_d2h)});
-    ops.copy_least = gf_admission_offer_least();
-    ops.copy_least_shared = gf_admission_shared_least();
-    ops.copy_sharers = gf_admission_sharers();
+    gf_admission_start(&ops);
     if (!stages || observes)
         ops.unmap = NULL;
     if (gf_admission_off())
