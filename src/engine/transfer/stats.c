@@ -3,14 +3,24 @@
 
 #include "base/clock.h"
 
+/* Shards are two cache lines apart, because processors prefetch lines in pairs. */
 #define SHARDS 16
+
+/* The number of the calling thread's shard. */
+static unsigned own_shard(void)
+{
+    static _Atomic unsigned next;
+    static __thread unsigned shard; /* counted from 1 */
+    if (gf_unlikely(!shard))
+        shard = gf_add_relaxed(&next, 1) % SHARDS + 1;
+    return shard - 1;
+}
 
 /* All counters in struct gf_copy_stats have the same width, so an index identifies a counter. */
 #define COUNTERS (sizeof(struct gf_copy_stats) / sizeof(uint64_t))
 #define COUNTER(field) (offsetof(struct gf_copy_stats, field) / sizeof(uint64_t))
 #define COUNTER_OF_COPY(field) (offsetof(struct gf_copy_counts, field) / sizeof(uint64_t))
 
-/* Shards are two cache lines apart, because processors prefetch lines in pairs. */
 static struct shard {
     _Alignas(128) _Atomic uint64_t counter[COUNTERS];
 } shards[SHARDS];
@@ -19,11 +29,7 @@ static _Atomic uint64_t ring_bytes, ring_most;
 
 static _Atomic uint64_t *own_counters(void)
 {
-    static _Atomic unsigned next;
-    static __thread unsigned shard; /* counted from 1 */
-    if (gf_unlikely(!shard))
-        shard = gf_add_relaxed(&next, 1) % SHARDS + 1;
-    return shards[shard - 1].counter;
+    return shards[own_shard()].counter;
 }
 
 /* Counts a call and its bytes. `counts` points to the counters of a struct gf_copy_counts. */
@@ -116,16 +122,14 @@ const char *gf_bypass_text(enum gf_bypass reason)
     return texts[reason];
 }
 
-#define LONGEST_SHARDS 16
 #define ROWS 8
 
-/* Shards are two cache lines apart, because processors prefetch lines in pairs. */
 static struct longest_shard {
     _Alignas(128) _Atomic uint64_t least_ns; /* only copies that took longer are recorded */
     _Atomic bool taken;                      /* a thread uses the members below */
     size_t count;
     struct gf_long_copy rows[ROWS];
-} longest_shards[LONGEST_SHARDS];
+} longest_shards[SHARDS];
 
 static _Atomic bool wanted;
 
@@ -152,15 +156,6 @@ void gf_longest_copies_start(void)
     gf_store_relaxed(&wanted, true);
 }
 
-static struct longest_shard *own_shard(void)
-{
-    static _Atomic unsigned next;
-    static __thread unsigned number; /* counted from 1 */
-    if (gf_unlikely(!number))
-        number = gf_add_relaxed(&next, 1) % LONGEST_SHARDS + 1;
-    return &longest_shards[number - 1];
-}
-
 /* Acquires a shard. False: another thread holds it, which lasts less than a microsecond. */
 static bool take(struct longest_shard *longest_shard)
 {
@@ -183,7 +178,7 @@ void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, u
 {
     if (!gf_load_relaxed(&wanted))
         return;
-    struct longest_shard *longest_shard = own_shard();
+    struct longest_shard *longest_shard = &longest_shards[own_shard()];
     if (ns <= gf_load_relaxed(&longest_shard->least_ns) || !take(longest_shard))
         return;
     const size_t row =
@@ -224,7 +219,7 @@ size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < LONGEST_SHARDS; i++) {
+    for (size_t i = 0; i < SHARDS; i++) {
         struct longest_shard *longest_shard = &longest_shards[i];
         if (!take(longest_shard))
             continue; /* the shard is in use; its copies are taken at the next call */

@@ -33,36 +33,6 @@ enum gf_memory {
  */
 static _Atomic uint64_t slots[1u << SLOTS_LOG2];
 
-static uint64_t granule_of(CUdeviceptr at)
-{
-    return at >> GRANULE_SHIFT;
-}
-
-static _Atomic uint64_t *slot_of(uint64_t granule)
-{
-    return &slots[granule * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SLOTS_LOG2)];
-}
-
-/*
- * Returns the kind of the 64 KiB of memory that contain an address. gf_memory_unknown: the cache
- * does not know the kind, so the caller queries the driver and stores the answer.
- */
-static enum gf_memory gf_pointer_cache_get(CUdeviceptr at)
-{
-    static __thread uint8_t lookups;
-    const uint64_t granule = granule_of(at), word = gf_load_relaxed(slot_of(granule));
-
-    if (++lookups % REFRESH_EACH == 0 || word >> KIND_BITS != granule)
-        return gf_memory_unknown;
-    return (enum gf_memory)(word & ((1u << KIND_BITS) - 1));
-}
-
-static void gf_pointer_cache_put(CUdeviceptr at, enum gf_memory kind)
-{
-    const uint64_t granule = granule_of(at);
-    gf_store_relaxed(slot_of(granule), granule << KIND_BITS | kind);
-}
-
 /*
  * The most mappings that one copy may span: 128 GiB if each mapping has the smallest size, 2 MiB.
  */
@@ -86,10 +56,17 @@ static enum gf_memory memory_at(CUdeviceptr at)
 
 static enum gf_memory cached_memory_at(CUdeviceptr at)
 {
-    enum gf_memory kind = gf_pointer_cache_get(at);
-    if (kind == gf_memory_unknown) {
+    static __thread uint8_t lookups;
+    const uint64_t granule = at >> GRANULE_SHIFT;
+    _Atomic uint64_t *const slot =
+        &slots[granule * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SLOTS_LOG2)];
+    const uint64_t word = gf_load_relaxed(slot);
+    enum gf_memory kind = (enum gf_memory)(word & ((1u << KIND_BITS) - 1));
+
+    if (++lookups % REFRESH_EACH == 0 || word >> KIND_BITS != granule ||
+        kind == gf_memory_unknown) {
         kind = memory_at(at);
-        gf_pointer_cache_put(at, kind);
+        gf_store_relaxed(slot, granule << KIND_BITS | kind);
     }
     return kind;
 }
