@@ -39,9 +39,9 @@ static uint64_t copy(uint64_t inode, uint64_t start, uint64_t end)
     return ahead.end > gf_max(ahead.start, range.end) ? (ahead.end - range.end) / MIB : 0;
 }
 
-static struct gf_mapped_files_count counted(void)
+static struct gf_readahead_count counted(void)
 {
-    struct gf_mapped_files_count count;
+    struct gf_readahead_count count;
     gf_mapped_files_count(&count);
     return count;
 }
@@ -80,7 +80,7 @@ static void bytes_ahead_are_used_once(void **state)
     (void)state;
     copy(20, 0, 32);
     copy(20, 32, 64); /* reads 64 to 96 MiB ahead */
-    const struct gf_mapped_files_count before = counted();
+    const struct gf_readahead_count before = counted();
     assert_int_equal(begin(20, 64, 80, &ahead), gf_mapped_file_yes);
     assert_int_equal(ahead.start, 96 * MIB);
     assert_int_equal(ahead.end, (80 + 64) * MIB);
@@ -99,13 +99,13 @@ static void bytes_ahead_are_used_once(void **state)
  */
 static void what_is_not_read_is_limited(void **state)
 {
-    const struct gf_mapped_files_count before = counted();
+    const struct gf_readahead_count before = counted();
     uint64_t most = 0;
     (void)state;
     for (uint64_t i = 0; i < 2000; i++) {
         const uint64_t at = (i / 2 * 7919) % 1000 * 1000 + i % 2 * 8;
         copy(30, at, at + 8);
-        const struct gf_mapped_files_count now = counted();
+        const struct gf_readahead_count now = counted();
         const uint64_t unread = (now.ahead - before.ahead) - (now.used - before.used);
         most = gf_max(most, unread);
         assert_true(unread <= gf_max(64 * MIB, (i + 1) * 8 * MIB / 20));
@@ -118,11 +118,11 @@ static void copies_at_several_places(void **state)
     (void)state;
     for (uint64_t i = 0; i < 4; i++)
         copy(40, 1000 * i, 1000 * i + 4);
-    const struct gf_mapped_files_count before = counted();
+    const struct gf_readahead_count before = counted();
     for (uint64_t k = 1; k < 20; k++)
         for (uint64_t i = 0; i < 4; i++)
             copy(40, 1000 * i + 4 * k, 1000 * i + 4 * k + 4);
-    const struct gf_mapped_files_count now = counted();
+    const struct gf_readahead_count now = counted();
     assert_true(now.used - before.used >= 4 * 17 * 4 * MIB);
 }
 

@@ -121,9 +121,6 @@ unsigned gf_pool_jobs(const struct gf_pool *pool);
 
 /* Jobs of which the owner does no piece, because only helpers can. */
 
-struct gf_pieces;
-struct gf_pool;
-
 /*
  * Like gf_pool_run, but the caller does no piece. It waits at most `patience_ns` until a helper has
  * claimed the first piece, and then until all pieces are done. Returns the first piece that failed or

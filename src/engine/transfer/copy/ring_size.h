@@ -75,8 +75,6 @@ void gf_ring_growth_cancel(struct gf_ring *ring);
  * context has ended.
  */
 
-struct gf_context;
-
 /*
  * Removes segments that were unused for GF_TUNE_RING_IDLE_NS, or less if memory is short.
  * Unregistering waits for all work of the context, so this function is called only after the driver

@@ -55,7 +55,8 @@ struct relocations {
     size_t count;
 };
 
-const ElfW(Dyn) * gf_import_dynamic(const struct dl_phdr_info *info)
+/* Returns the object's dynamic section; NULL: it has none. */
+static const ElfW(Dyn) * gf_import_dynamic(const struct dl_phdr_info *info)
 {
     for (size_t i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
@@ -439,8 +440,7 @@ void gf_imports_prepare(void)
 void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read,
                       struct gf_import_count *ret_pin)
 {
-    gf_parallel_memcpy_count(ret_memcpy);
-    gf_parallel_read_count(ret_read);
+    gf_replaced_calls_count(ret_memcpy, ret_read);
     ret_memcpy->libraries = gf_load_relaxed(&replaced[kind_memcpy]);
     ret_read->libraries = gf_load_relaxed(&replaced[kind_read]);
     *ret_pin = (struct gf_import_count){.libraries = gf_load_relaxed(&replaced[kind_openmp]),

@@ -316,8 +316,9 @@ void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor))
         set_device(major, minor, allows(major, minor));
 }
 
-void gf_mapped_files_count(struct gf_mapped_files_count *ret)
+void gf_mapped_files_count(struct gf_readahead_count *ret)
 {
-    *ret = (struct gf_mapped_files_count){
-        gf_load_relaxed(&count_files), gf_load_relaxed(&count_ahead), gf_load_relaxed(&count_used)};
+    *ret = (struct gf_readahead_count){.files = gf_load_relaxed(&count_files),
+                                       .ahead = gf_load_relaxed(&count_ahead),
+                                       .used = gf_load_relaxed(&count_used)};
 }

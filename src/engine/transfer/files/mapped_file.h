@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/base.h"
+#include "engine/transfer/stats.h"
 
 struct gf_mapped_file_id {
     uint64_t inode;
@@ -56,12 +56,5 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
  */
 void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor));
 
-/*
- * Sums for the report: the bytes that were read ahead after the end of copies, and how many of
- * these bytes were copied later.
- */
-struct gf_mapped_files_count {
-    uint64_t files; /* number of files in which bytes were read ahead */
-    uint64_t ahead, used;
-};
-void gf_mapped_files_count(struct gf_mapped_files_count *ret);
+/* Sets the members `files`, `ahead` and `used`; the others become 0. */
+void gf_mapped_files_count(struct gf_readahead_count *ret);

@@ -306,16 +306,6 @@ static bool allows_readahead(unsigned major, unsigned minor)
     return gf_file_system_allows_readahead("", major, minor);
 }
 
-/*
- * Requests that the library's own thread look up file systems, because the look-up opens files. If
- * there is no such thread, this thread does it.
- */
-static void request_look_up(void)
-{
-    if (!gf_prepare_request(gf_when_now))
-        gf_readahead_prepare();
-}
-
 static void end_file(const struct slot *slot)
 {
     const uintptr_t reached = gf_load_relaxed(&slot->reached);
@@ -333,8 +323,9 @@ static bool set_range(struct slot *slot, uintptr_t at, size_t bytes, const struc
     slot->copy = (struct gf_range){at - slot->origin, at - slot->origin + bytes};
     const enum gf_mapped_file_answer answer =
         gf_mapped_file_begin(&slot->id, &slot->copy, &slot->ahead);
-    if (answer == gf_mapped_file_unknown)
-        request_look_up();
+    /* The look-up opens files, so the library's own thread does it if there is one. */
+    if (answer == gf_mapped_file_unknown && !gf_prepare_request(gf_when_now))
+        gf_readahead_prepare();
     if (answer == gf_mapped_file_no && bytes < GF_TUNE_READAHEAD_QUIET)
         note_other(vma, GF_TUNE_READAHEAD_CACHED);
     if (answer != gf_mapped_file_yes)
@@ -419,9 +410,6 @@ void gf_readahead_prepare(void)
 
 void gf_readahead_count(struct gf_readahead_count *ret)
 {
-    struct gf_mapped_files_count files;
-
-    gf_mapped_files_count(&files);
-    *ret = (struct gf_readahead_count){files.files, gf_load_relaxed(&advised), files.ahead,
-                                       files.used};
+    gf_mapped_files_count(ret);
+    ret->advised = gf_load_relaxed(&advised);
 }

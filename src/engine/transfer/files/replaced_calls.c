@@ -172,12 +172,6 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
     return to;
 }
 
-void gf_parallel_memcpy_count(struct gf_import_count *ret)
-{
-    *ret = (struct gf_import_count){.calls = gf_load_relaxed(&calls),
-                                    .bytes = gf_load_relaxed(&copied)};
-}
-
 /* Memory that the kernel places without a hint ends below this address. */
 #if defined(__aarch64__)
 #define ADDRESSES_END (UINT64_C(1) << 48)
@@ -246,8 +240,10 @@ ssize_t gf_parallel_read(int fd, void *to, size_t bytes)
                : read(fd, to, bytes);
 }
 
-void gf_parallel_read_count(struct gf_import_count *ret)
+void gf_replaced_calls_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read)
 {
-    *ret = (struct gf_import_count){.calls = gf_load_relaxed(&read_calls),
-                                    .bytes = gf_load_relaxed(&bytes_read)};
+    *ret_memcpy = (struct gf_import_count){.calls = gf_load_relaxed(&calls),
+                                           .bytes = gf_load_relaxed(&copied)};
+    *ret_read = (struct gf_import_count){.calls = gf_load_relaxed(&read_calls),
+                                         .bytes = gf_load_relaxed(&bytes_read)};
 }

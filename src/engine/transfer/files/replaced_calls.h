@@ -10,9 +10,6 @@
  */
 void *gf_parallel_memcpy(void *to, const void *from, size_t bytes);
 
-/* Sets the members `calls` and `bytes`. */
-void gf_parallel_memcpy_count(struct gf_import_count *ret);
-
 /*
  * Functions of libc that read files, for libraries that load models (imports.h). Several threads
  * read if the read is large (shared_read.h). Results, errno, bytes and offsets are the same as with
@@ -22,5 +19,5 @@ void gf_parallel_memcpy_count(struct gf_import_count *ret);
 ssize_t gf_parallel_read(int fd, void *to, size_t bytes);
 ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset);
 
-/* Sets the members `calls` and `bytes`. */
-void gf_parallel_read_count(struct gf_import_count *ret);
+/* Sets the members `calls` and `bytes` of both; the others become 0. */
+void gf_replaced_calls_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read);

@@ -9,8 +9,6 @@
  * the kernel moves only page tables.
  */
 
-struct gf_pool;
-
 /* The bytes of mappings that were moved and are not freed yet. */
 uint64_t gf_unmap_pending(void);
 
