@@ -62,7 +62,8 @@ def test_a_sleep_has_its_line(loop):
     assert " at program.py:" in summary and " in wait_for_nothing\n" in summary
 
 
-def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path):
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path, version):
     loop("""
         def one():
             inner_of_one()
@@ -74,7 +75,7 @@ def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path):
             inner_of_other(depth - 1) if depth else time.sleep(0.02)
         both = itertools.cycle([one, other])
         steps(lambda: next(both)())
-    """, {"sleep"}, before="import itertools\n")
+    """, {"sleep"}, PYTHONS[version], before="import itertools\n")
     device = json.loads((tmp_path / "report.json").read_text())["gpu_time"]["devices"][0]
     slept = {path["path"] for path in device["paths"] if path["cause"] == "sleep"}
     start = "program.py:<module>;program.py:steps;program.py:<lambda>;program.py:one;program.py:inner_of_one"
@@ -104,6 +105,41 @@ def test_the_lock_is_blamed_on_its_holder(loop, version):
         threading.Thread(target=hold_the_lock, daemon=True).start()
         steps(lambda: None)
     """, {"gil"}, PYTHONS[version])
+    assert line["function"] == "hold_the_lock"
+
+
+# As PyTorch's autograd does, a thread with a state of Python but without frames submits the work.
+FRAMELESS = """
+    import collections, functools, itertools, operator, queue, _thread
+    handle, work = ctypes.c_void_p(), queue.SimpleQueue()
+    feeder.check(feeder.libcuda.cuCtxGetCurrent(ctypes.byref(handle)))
+    work.put((feeder.libcuda.cuCtxSetCurrent, handle))
+    calls = itertools.starmap(operator.call, iter(work.get, None))
+    _thread.start_new_thread(functools.partial(collections.deque, calls, 0), ())
+    def step():
+        work.put((feeder.libcuda.cuMemsetD8_v2, memory, 0, ctypes.c_size_t(64)))
+"""
+
+
+def test_a_thread_without_frames_has_the_line_of_the_thread_that_it_serves(loop):
+    _, line, _ = loop(FRAMELESS + """
+    def wait_for_nothing():
+        time.sleep(0.05)
+    steps(wait_for_nothing)
+    """, {"sleep"})
+    assert line["function"] == "wait_for_nothing"
+
+
+def test_a_thread_without_frames_waits_for_the_holder_of_the_lock(loop):
+    """The thread that it serves sleeps meanwhile."""
+    _, line, _ = loop(FRAMELESS + """
+    def hold_the_lock():
+        while True:
+            sum(range(100))
+    sys.setswitchinterval(0.25)
+    threading.Thread(target=hold_the_lock, daemon=True).start()
+    steps(lambda: time.sleep(0.3))
+    """, {"gil"})
     assert line["function"] == "hold_the_lock"
 
 

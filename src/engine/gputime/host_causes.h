@@ -67,6 +67,9 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret));
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret,
                          char ret_path[GF_PYTHON_PATH]);
 
+/* Whether this thread of this process executes Python. PyTorch's autograd has a state without frames. */
+bool gf_python_line_has_frames(uintptr_t state);
+
 /* Whether the thread waits in get() of a queue.SimpleQueue, for this futex. */
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex);
 

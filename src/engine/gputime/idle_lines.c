@@ -140,7 +140,14 @@ struct host_reading {
 static bool read_thread(struct host_reading *r)
 {
     const struct gf_host_sample *sample = r->sample;
+    bool is_lock = false;
 
+    if (sample->starter_python && !gf_python_line_has_frames(sample->python)) {
+        r->of_starter = *sample;
+        r->of_starter.python_tid = sample->starter;
+        r->of_starter.python = sample->starter_python;
+        r->sample = sample = &r->of_starter;
+    }
     /* A server may use a thread for each request, which ends after it. */
     if (gf_feeder_read(&r->host->feeder, sample->tid, &r->facts) == -ENOENT) {
         r->of_starter = *sample;
@@ -153,7 +160,9 @@ static bool read_thread(struct host_reading *r)
     if (!sample->python_tid || sample->python_tid == sample->tid)
         return sample->python_tid;
     /* A thread of PyTorch's autograd, which feeds the GPU in turns, waits for the Python thread. */
-    switch (r->facts.wait.kind) {
+    if (r->facts.wait.futex)
+        gf_python_line_lock_holder(r->facts.wait.futex, &is_lock);
+    switch (is_lock ? gf_wait_running : r->facts.wait.kind) {
     case gf_wait_futex:
     case gf_wait_lock:
     case gf_wait_unknown:
@@ -312,14 +321,15 @@ static void read_now(struct gf_host *host, const struct gf_host_sample *sample)
     record_line(&r);
 }
 
-void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now)
+void gf_host_see_wait(struct gf_host *host, uintptr_t python, uintptr_t starter, uint64_t now)
 {
     struct gf_python_place place;
 
     if (now - host->wait_ns < WAIT_NS)
         return;
     host->wait_ns = now;
-    if (gf_python_line_read(0, python, &place, NULL))
+    if (gf_python_line_read(0, python, &place, NULL) ||
+        gf_python_line_read(0, starter, &place, NULL))
         host->wait_line = place.line;
 }
 

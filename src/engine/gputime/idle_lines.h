@@ -104,9 +104,9 @@ struct gf_host_sample {
 
 /*
  * Called at a sample at which a thread waits for a busy GPU. Reads the line of that wait at most
- * every 50 ms.
+ * every 50 ms; that of the starter if the thread `python` has no frames.
  */
-void gf_host_see_wait(struct gf_host *host, uintptr_t python, uint64_t now);
+void gf_host_see_wait(struct gf_host *host, uintptr_t python, uintptr_t starter, uint64_t now);
 
 /*
  * Returns the cause of the gap. Makes a reading at most every 20 ms, and of at most 1/200 of a CPU;

@@ -255,6 +255,16 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
     return found;
 }
 
+bool gf_python_line_has_frames(uintptr_t state)
+{
+    const struct gf_pystack_memory memory = memory_of(0);
+    struct gf_pystack_frame frame;
+    bool whole;
+
+    return interpreter.layout && state &&
+           gf_pystack_frames(interpreter.layout, &memory, state, &frame, 1, &whole);
+}
+
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)
 {
     const struct gf_pystack_memory memory = memory_of(pid);

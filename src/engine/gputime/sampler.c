@@ -259,7 +259,8 @@ static void add_sample(unsigned number, const struct gf_answers *answers, uint64
             gf_cause_lines_add(&device->host.lines, sample.cause, interval);
     }
     if (sample.state == gf_gpu_queued && cause_of_call() == gf_host_gpu_wait)
-        gf_host_see_wait(&device->host, gf_load_relaxed(&device->gaps.last_python), now);
+        gf_host_see_wait(&device->host, gf_load_relaxed(&device->gaps.last_python),
+                         sampler.preload->submissions->starter_python, now);
     if (gf_gpu_shares_add(&device->shares, &sample))
         gf_cause_lines_age(&device->host.lines);
 }
