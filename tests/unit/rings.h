@@ -110,6 +110,7 @@ static struct {
     bool fails; /* waits for events fail */
     CUresult record, query, create, enlist, remove;
     _Atomic unsigned registered, removed;
+    void (*removes)(void); /* called in each removal */
     unsigned sent, waited;
     _Atomic unsigned queries;
     _Atomic size_t largest;
@@ -177,6 +178,8 @@ static inline CUresult unregister(void *at)
 {
     assert_non_null(at);
     gf_add_relaxed(&driver.removed, 1);
+    if (driver.removes)
+        driver.removes();
     return driver.remove;
 }
 
@@ -233,6 +236,14 @@ static inline void count_asking(void)
     askings++;
 }
 
+/* The calls of other threads. The caller has the record 0. */
+static struct gf_submit_table submissions;
+
+static inline unsigned own_record(void)
+{
+    return 0;
+}
+
 static inline void set_up(void)
 {
     static const struct gf_cuda cuda = {.cuEventCreate = create_event,
@@ -244,7 +255,11 @@ static inline void set_up(void)
                                         .cuMemHostRegister_v2 = enlist,
                                         .cuMemHostUnregister = unregister,
                                         .cuStreamCreateWithPriority = create_stream};
-    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .cuda = &cuda, .notify = hear});
+    gf_setup_set(&(struct gf_transfer_setup){.options = &options,
+                                             .cuda = &cuda,
+                                             .submissions = &submissions,
+                                             .submitter = own_record,
+                                             .notify = hear});
 }
 
 #endif

@@ -307,6 +307,33 @@ static void removes_long_unused_segments(void **state)
     pass(-computer.ahead);
 }
 
+static void call_of_another_thread(void)
+{
+    gf_store_relaxed(&submissions.submitters[1].stream, (uintptr_t)CU_STREAM_LEGACY);
+}
+
+/* The driver's call that unregisters a segment waits for other threads' calls, which may begin during an earlier one. */
+static void removes_nothing_beside_calls(void **state)
+{
+    const time_t idle = GF_TUNE_RING_IDLE_NS / 1000000000;
+    (void)state;
+    struct gf_ring *ring = ready(GF_SIZE_AUTO);
+    gf_ring_want_contiguous(ring, GF_MIB(8));
+    assert_true(gf_ring_ready(ring, GF_MIB(64)));
+    pass(idle + 1);
+    driver.removes = call_of_another_thread;
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 1);
+    gf_ring_trim(&context);
+    assert_int_equal(driver.removed, 1);
+    gf_store_relaxed(&submissions.submitters[1].stream, 0);
+    gf_ring_trim(&context); /* the rest is due at once */
+    assert_int_equal(gf_ring_bytes(ring), 0);
+    gf_store_relaxed(&submissions.submitters[1].stream, 0);
+    gf_ring_end(&context);
+    pass(-computer.ahead);
+}
+
 /* Many threads use one ring at the same time. The test also runs under ThreadSanitizer. */
 static struct gf_ring *shared;
 
@@ -475,6 +502,7 @@ int main(void)
         cmocka_unit_test(failures_turn_the_ring_off),
         cmocka_unit_test(failed_calls_are_named),
         cmocka_unit_test(removes_long_unused_segments),
+        cmocka_unit_test(removes_nothing_beside_calls),
         cmocka_unit_test(shortage_hastens_removal),
         cmocka_unit_test(many_threads),
         cmocka_unit_test(failures_turn_the_ring_off),

@@ -482,10 +482,16 @@ static uint64_t next_trim_ns(struct gf_ring *ring)
     return last + GF_TUNE_RING_IDLE_NS;
 }
 
-static void trim_segments(struct gf_ring *ring, uint64_t idle_ns)
+/*
+ * Beside calls of other threads, a later call unregisters the segments: the driver's calls that
+ * unregister wait as those that register (gf_ring_equip). False: segments may be left.
+ */
+static bool trim_segments(struct gf_ring *ring, uint64_t idle_ns)
 {
     gf_slot_reclaim_all(ring);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++) {
+        if (gf_hold_others_submit())
+            return false;
         struct gf_ring_segment *segment = claim_stale(ring, i, idle_ns);
         if (segment && unregister_segment(ring, i))
             gf_ring_free_segment(ring, segment);
@@ -496,6 +502,7 @@ static void trim_segments(struct gf_ring *ring, uint64_t idle_ns)
      */
     if (!gf_ring_bytes(ring))
         gf_ring_growth_cancel(ring);
+    return true;
 }
 
 static void trim_ring(struct gf_ring *ring)
@@ -503,8 +510,10 @@ static void trim_ring(struct gf_ring *ring)
     const bool is_soon = is_short(ring);
     if (!is_soon && gf_now_ns() <= gf_load_relaxed(&ring->trim_ns))
         return;
-    gf_store_relaxed(&ring->looked_ns, gf_now_ns());
-    trim_segments(ring, is_soon ? GF_TUNE_RING_SHORT_NS : GF_TUNE_RING_IDLE_NS);
+    const uint64_t now = gf_now_ns();
+    if (!trim_segments(ring, is_soon ? GF_TUNE_RING_SHORT_NS : GF_TUNE_RING_IDLE_NS))
+        return;
+    gf_store_relaxed(&ring->looked_ns, now);
     gf_store_relaxed(&ring->trim_ns, next_trim_ns(ring));
 }
 

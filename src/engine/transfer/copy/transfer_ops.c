@@ -86,8 +86,7 @@ static bool free_may_trim(CUdeviceptr p, bool (*waits)(CUdeviceptr, const struct
 
 /*
  * Called after a successful call that waited. If a capture forbade waiting, that call would have
- * failed. Beside calls of other threads, a later call releases the memory: the driver's calls that
- * unregister wait as those that register (gf_ring_equip).
+ * failed. Beside calls of other threads, a later call releases the memory, as in gf_ring_trim.
  */
 static void trim_ring(void)
 {
@@ -97,7 +96,8 @@ static void trim_ring(void)
         return;
     if (gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
         gf_ring_trim(context);
-        gf_pinned_trim_if_short(context);
+        if (!gf_hold_others_submit())
+            gf_pinned_trim_if_short(context);
         gf_setup.cuda->cuThreadExchangeStreamCaptureMode(&mode);
     }
     gf_context_leave(context);
