@@ -115,8 +115,8 @@ struct gf_submitter {
     _Atomic(uintptr_t) context;
     /*
      * A Dekker-style handshake of a copy that has waited for its stream with a hook that destroys the
-     * stream. The copy stores `used_stream`, until it holds the stream, then loads `lost_stream`; the
-     * hook stores `lost_stream`, then loads `used_stream`.
+     * stream. The copy stores `used_stream`, until it holds the stream or the driver has made it, then
+     * loads `lost_stream`; the hook stores `lost_stream`, then loads `used_stream`.
      */
     _Atomic(uintptr_t) used_stream, lost_stream;
     /* Of the thread's per-thread streams; unused in shared records. */

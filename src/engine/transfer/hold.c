@@ -547,7 +547,7 @@ static bool threads_are_pending(const struct gf_submit_table *table)
 static bool blocking_are_pending(const struct gf_submit_table *table)
 {
     for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
-        if (gf_load_acquire(&table->slots[i].stream) > GF_SUBMIT_FILLING &&
+        if (gf_load_acquire(&table->slots[i].stream) && /* also of one that hands on its count */
             gf_load_relaxed(&table->slots[i].blocking) && is_pending(&table->slots[i].visible))
             return true;
     return false;

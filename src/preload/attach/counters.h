@@ -67,7 +67,7 @@ static inline void gf_visible_add(struct gf_visible *visible, uintptr_t context)
  */
 static inline void gf_visible_to_legacy(struct gf_visible *visible)
 {
-    const uint32_t made = gf_load_acquire(&visible->made);
+    const uint32_t made = gf_load_seq_cst(&visible->made);
     const uintptr_t context = gf_load_relaxed(&visible->context);
 
     if (made == gf_load_relaxed(&visible->seen))

@@ -165,12 +165,18 @@ void gf_submissions_query_end(void)
         gf_store_relaxed(&has_lost_query, false);
 }
 
-/* goes_on: work of the stream may go on. */
+/*
+ * goes_on: work of the stream may go on. A Dekker-style handshake with a hook that counts a result: the
+ * hook adds to the stream's count, then loads `stream`; this function stores `stream`, then hands on
+ * the count.
+ */
 static void remove_stream(struct gf_stream_slot *slot, uintptr_t stream, bool goes_on)
 {
+    if (!gf_cas_seq_cst(&slot->stream, &stream, GF_SUBMIT_FILLING))
+        return;
     if (goes_on && gf_load_relaxed(&slot->blocking))
         gf_visible_to_legacy(&slot->visible);
-    gf_cas_seq_cst(&slot->stream, &stream, 0);
+    gf_store_release(&slot->stream, 0);
 }
 
 void gf_submissions_unlist(CUstream stream)

@@ -115,26 +115,40 @@ static bool is_predefined(CUstream stream)
     return (uintptr_t)stream < GF_SUBMIT_FILLING;
 }
 
-/* Work of a stream that is being captured does not run now. The graph's launch counts. */
-static void note_uncounted(CUstream stream)
+static void count_for_legacy(CUcontext context)
 {
-    if (gf_stream_is_uncaptured(gf_driver_functions(), stream))
+    gf_visible_add(gf_visible_of_legacy(&gf_submissions, context), (uintptr_t)context);
+}
+
+/*
+ * Work of a stream that is being captured does not run now. The graph's launch counts. Before the
+ * engine is loaded, no stream is listed; when a stream is, it has an unknown result at first.
+ */
+static void note_uncounted(CUstream stream, CUcontext context)
+{
+    if (!gf_submissions_on())
+        count_for_legacy(context);
+    else if (gf_stream_is_uncaptured(gf_driver_functions(), stream))
         gf_store_relaxed(&gf_submissions.uncounted_visible, true);
 }
 
 CUresult gf_submit_visible(CUstream stream, CUresult result)
 {
-    if (!gf_submissions_on() || gf_thread.ours)
+    if (gf_thread.ours)
         return result;
     gf_keep_errno();
     const CUcontext context = current_context(gf_driver_functions());
     struct gf_visible *visible = gf_submissions_visible(stream, context);
     if (!visible) {
-        note_uncounted(stream);
+        note_uncounted(stream, context);
         return result;
     }
     gf_visible_add(visible,
                    is_predefined(stream) ? (uintptr_t)context : gf_load_relaxed(&visible->context));
+    /* Another thread may have unlisted the stream, and handed on its results, before this one. */
+    gf_submit_fence();
+    if (!is_predefined(stream) && gf_submissions_visible(stream, context) != visible)
+        count_for_legacy(context);
     return result;
 }
 
