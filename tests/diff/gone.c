@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h. Prints "done" if the copy is made
- * after the stream's work, and later copies, too.
+ * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met. Prints "done" if the copy is
+ * made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on the stream,
+ * so the driver makes the copy.
  */
 #include "kit.h"
 
@@ -31,7 +32,13 @@ static void wait_and_copy(void *back)
               : cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
 }
 
-static void round_of(bool back)
+/* The stream is destroyed during this call, if the call takes long. */
+static void meet(void *event)
+{
+    cu.cuStreamWaitEvent(stream, event, 0);
+}
+
+static void round_of(bool back, CUevent met)
 {
     static bool yes = true;
 
@@ -48,6 +55,11 @@ static void round_of(bool back)
     for (unsigned i = 0; i < 100 && !kit_sleeps(copier); i++) /* a driver may wait without sleep */
         kit_sleep_us(1000);
     kit_sleep_us(30000);
+    if (met)
+        kit_thread(context, meet, met);
+    while (met && cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+        kit_sleep_us(1000);
+    kit_sleep_us(met ? 30000 : 0);
     MUST(cu.cuStreamDestroy_v2(stream));
     kit_join();
     MUST(cu.cuCtxSynchronize());
@@ -60,6 +72,7 @@ static void round_of(bool back)
 int main(int argc, char **argv)
 {
     CUmodule module;
+    CUevent event;
 
     if (argc != 2)
         return 2;
@@ -69,8 +82,9 @@ int main(int argc, char **argv)
     MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
     device = kit_device(SIZE);
     host = kit_pageable(SIZE);
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (unsigned i = 0; i < ROUNDS; i++)
-        round_of(strcmp(argv[1], "d2h") == 0);
+        round_of(strcmp(argv[1], "h2d") != 0, strcmp(argv[1], "met") == 0 ? event : NULL);
     puts("done");
     fflush(stdout);
     _exit(0);

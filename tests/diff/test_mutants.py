@@ -252,6 +252,8 @@ MUTANTS = {
     "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "looks_in_another_context": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
     "uses_lost_streams": program("gone", "d2h", GPUFEED_STAGE_MIN=65536, KIT_ALARM=60),
+    "leaves_streams_early": program("gone", "met", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, KIT_ALARM=60,
+                                    SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000"),
     "trusts_the_cache": often("sources", "registered", GPUFEED_STAGE_THREADS=2, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60),
     "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
 }

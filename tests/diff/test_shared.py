@@ -123,6 +123,20 @@ def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, pre
     assert "left to the driver" not in done.stderr
 
 
+def test_the_stream_lives_until_the_driver_has_made_the_copy(run):
+    """The driver's call is slow, so another thread tries to destroy the stream before the driver uses it."""
+    done = run(APPS / "gone", "met", sim=True, SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000", **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("stream", ["legacy", "own"])
+def test_results_before_the_engine_is_loaded(run, stream, preload):
+    """A constructor makes the first calls, under the loader's lock. A copy afterwards waits for their results, too."""
+    done = run(APPS / "late", stream, APPS / "liblate_library.so", sim=True, preload=preload, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
 # Calls with a stream, or with an implied one, that no hook orders with other threads' copies.
 UNORDERED = {
     "cuStreamQuery|cuStreamIsCapturing|cuStreamCopyAttributes|cuStreamSetAttribute|cuStreamUpdateCaptureDependencies.*|cuStreamGet.*": "put nothing on the stream",

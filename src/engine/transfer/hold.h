@@ -56,7 +56,8 @@ void gf_hold_publish(CUcontext context);
 /*
  * Called before and after a copy waits for its stream. False: another thread has destroyed the stream
  * meanwhile. Its work is done, but the copy must not use it any more. Otherwise no thread destroys it
- * until gf_hold_used_stream, which is called when the copy holds the stream or will not use it.
+ * until gf_hold_used_stream, which is called when the copy holds the stream, or has been made, also by
+ * the driver.
  */
 void gf_hold_leaves_stream(void);
 bool gf_hold_uses_stream(CUstream stream);

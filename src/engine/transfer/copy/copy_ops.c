@@ -44,7 +44,6 @@ static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_re
         return false;
     if (waits && !gf_hold_uses_stream(call->stream))
         ret->rest = gf_ring_stream(request.ring);
-    gf_hold_used_stream();
     return waits || idle;
 }
 
@@ -73,6 +72,15 @@ static bool reads_now(enum gf_bypass reason)
     }
 }
 
+/*
+ * Called before the hold of a copy ends that the driver makes. False: another thread destroys the
+ * stream as soon as the hold ends. Otherwise no thread destroys it until gf_hold_used_stream.
+ */
+static bool keeps_stream(const struct gf_copy_call *call, const struct gf_stage_result *staged)
+{
+    return !staged->hold.ticket || gf_hold_uses_stream(call->stream);
+}
+
 static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage_result *ret)
 {
     const struct gf_copy_call *call = admission->call;
@@ -92,6 +100,10 @@ static enum gf_bypass stage_copy(struct gf_admission *admission, struct gf_stage
                                                                : gf_d2h_stage(&request, ret);
         if (reason == gf_bypass_full && !gf_ring_is_on(admission->ring))
             reason = gf_bypass_failed;
+        if (reason != gf_bypass_none && !keeps_stream(call, ret)) {
+            ret->rest = gf_ring_stream(admission->ring);
+            reason = gf_bypass_none;
+        }
     } else if (reason == gf_bypass_slower && admission->wants_duration) {
         ret->stream_was_idle = is_idle_now(admission, ret);
         reason = ret->rest ? gf_bypass_none : reason;
@@ -194,6 +206,22 @@ static void decline(const struct gf_admission *admission, enum gf_bypass reason,
                                              : 0};
 }
 
+/* Counts a copy that the library made. outcome: not gf_bypass_none if the driver copied all bytes. */
+static void count_made(const struct gf_admission *admission, enum gf_bypass outcome, uint64_t ns)
+{
+    const struct gf_copy_kind kind = admission->kind;
+    const size_t bytes = admission->call->bytes;
+
+    if (outcome == gf_bypass_none) {
+        gf_copy_stats_staged(kind, bytes, ns);
+        gf_copy_explain_staged(kind, bytes, ns);
+    } else {
+        count_bypass(admission, outcome);
+        gf_copy_stats_driver_time(kind, outcome, bytes, ns);
+    }
+    gf_longest_copies_add(kind.direction, outcome, bytes, ns);
+}
+
 bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
                       struct gf_copy_refusal *ret_refusal, struct gf_copy_wait *ret_wait)
 {
@@ -233,10 +261,9 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
         gf_rate_staged(kind, !staged.stream_was_idle, call->bytes,
                        gf_now_ns() - staged.stream_done_ns, under_way);
     gf_hold_end(&staged.hold);
-    const uint64_t ns = gf_now_ns() - begun;
-    gf_copy_stats_staged(kind, call->bytes, ns);
-    gf_longest_copies_add(kind.direction, gf_bypass_none, call->bytes, ns);
-    gf_copy_explain_staged(kind, call->bytes, ns);
+    gf_hold_used_stream();
+    count_made(&admission, staged.rest && !staged.done ? gf_bypass_shared : gf_bypass_none,
+               gf_now_ns() - begun);
     return true;
 }
 
@@ -246,6 +273,7 @@ void gf_copy_ops_declined(const struct gf_copy_call *call, const struct gf_copy_
     const struct gf_copy_kind kind = {(enum gf_direction)refusal->direction, call->async};
     const enum gf_bypass reason = (enum gf_bypass)refusal->reason;
 
+    gf_hold_used_stream();
     gf_readahead_end(refusal->readahead);
     gf_prepare_deferred();
     const uint64_t under_way =

@@ -83,7 +83,8 @@ static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bo
     }
     if (reason == gf_bypass_none && idle && !shared)
         reason = hold_idle(request, waits, ret, ret_order);
-    gf_hold_used_stream();
+    if (*ret_order == gf_order_cut) /* the hold keeps the stream from now on */
+        gf_hold_used_stream();
     return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
                                                                            : reason;
 }
