@@ -193,17 +193,21 @@ void gf_big_unmap(uintptr_t start, size_t size)
 
 #define KEPT_MAX 1024
 
-/* Protects kept and count. A fork takes it just before the lock of the range table. */
-static struct gf_lock lock;
+static struct gf_lock lock;            /* protects kept and count */
 static struct gf_range kept[KEPT_MAX]; /* oldest first */
 static size_t count;
-static __thread bool forks; /* this thread's fork holds the lock */
+static __thread bool forks; /* this thread's fork holds the lock and that of the range table */
 
+/*
+ * In a process with one thread, a fork takes no lock, because a write to a lock would copy its page in
+ * each child.
+ */
 static void pool_before_fork(void)
 {
     if (__libc_single_threaded)
         return;
     gf_lock_take(&lock);
+    gf_mappings_lock();
     forks = true;
 }
 
@@ -212,6 +216,7 @@ static void pool_after_fork(void)
     if (!forks)
         return;
     forks = false;
+    gf_mappings_unlock();
     gf_lock_give(&lock);
 }
 

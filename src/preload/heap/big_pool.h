@@ -51,7 +51,10 @@ void gf_big_unmap(uintptr_t start, size_t size);
  * belong to no caller, so the pool may unmap them at any time.
  */
 
-/* Registers the fork handlers of the pool's lock. Called with gf_mappings_init. */
+/*
+ * Registers the fork handlers of the pool's lock, and of the one in mappings.h. Called once, before
+ * jemalloc registers its own, so that a fork takes these locks last.
+ */
 void gf_pool_init(void);
 /* Called in a forked child. Frees the lock, which a signal handler that forked may have interrupted. */
 void gf_pool_in_child(void);

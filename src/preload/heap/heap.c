@@ -251,7 +251,6 @@ static void start_jemalloc(void)
      * jemalloc, which can handle them. The boot pool could not free jemalloc's blocks.
      */
     gf_mode_set(gf_heap_mode_replace);
-    gf_mappings_init();
     gf_pool_init();
     gf_conf_begin();
     je_free(je_malloc(1));

@@ -5,8 +5,6 @@
 
 #include <linux/futex.h>
 #include <linux/mempolicy.h>
-#include <pthread.h>
-#include <sys/single_threaded.h>
 
 static uintptr_t range_end(const struct gf_range *range)
 {
@@ -125,72 +123,41 @@ static struct {
 
 static _Atomic uint64_t refused;
 
-/*
- * Protects `ranges` and `wanted`. Its fork handlers are registered before all others, so a fork takes
- * this lock last and releases it first.
- */
-static struct gf_lock lock;
+static struct gf_lock lock; /* protects `ranges` and `wanted` */
 
-static void lock_mappings(void)
+void gf_mappings_lock(void)
 {
     gf_lock_take(&lock);
 }
 
-static void unlock_mappings(void)
+void gf_mappings_unlock(void)
 {
     gf_lock_give(&lock);
 }
 
-/*
- * In a process with one thread, a fork does not take the lock, because a write to the lock would
- * copy its page in each child.
- */
-static __thread bool forks; /* this thread's fork holds the lock */
-
-static void mappings_before_fork(void)
-{
-    if (__libc_single_threaded)
-        return;
-    lock_mappings();
-    forks = true;
-}
-
-static void mappings_after_fork(void)
-{
-    if (!forks)
-        return;
-    forks = false;
-    unlock_mappings();
-}
-
-void gf_mappings_init(void)
-{
-    pthread_atfork(mappings_before_fork, mappings_after_fork, mappings_after_fork);
-}
-
 void gf_mappings_add(uintptr_t start, size_t size)
 {
-    lock_mappings();
+    gf_mappings_lock();
     gf_ranges_add(&ranges, start, size);
     gf_store_relaxed(&bytes, ranges.bytes);
-    unlock_mappings();
+    gf_mappings_unlock();
 }
 
 void gf_mappings_remove(uintptr_t start, size_t size)
 {
-    lock_mappings();
+    gf_mappings_lock();
     gf_ranges_remove(&ranges, start, size);
     gf_store_relaxed(&bytes, ranges.bytes);
-    unlock_mappings();
+    gf_mappings_unlock();
 }
 
 bool gf_mappings_crowded_by_hole(uintptr_t start, size_t size)
 {
-    lock_mappings();
+    gf_mappings_lock();
     const struct gf_range *const range = &ranges.at[first_range_reaching(&ranges, start + 1)];
     const bool crowded = ranges.count >= GF_RANGES_MAX / 2 && range < &ranges.at[ranges.count] &&
                          range->start < start && range_end(range) > start + size;
-    unlock_mappings();
+    gf_mappings_unlock();
     return crowded;
 }
 
@@ -201,21 +168,21 @@ uint64_t gf_mappings_bytes(void)
 
 bool gf_mappings_at(size_t i, struct gf_range *ret)
 {
-    lock_mappings();
+    gf_mappings_lock();
     const bool there = i < ranges.count;
     if (there)
         *ret = ranges.at[i];
-    unlock_mappings();
+    gf_mappings_unlock();
     return there;
 }
 
 size_t gf_mappings_ranges(struct gf_range *ret, size_t cap)
 {
-    lock_mappings();
+    gf_mappings_lock();
     const size_t count = ranges.overflowed ? SIZE_MAX : ranges.count;
     for (size_t i = 0; i < cap; i++)
         ret[i] = i < ranges.count ? ranges.at[i] : (struct gf_range){0, 0};
-    unlock_mappings();
+    gf_mappings_unlock();
     return count;
 }
 
@@ -247,11 +214,11 @@ bool gf_mappings_fit_writable(size_t size)
 
 void gf_mappings_set_node(int policy, const struct gf_nodes *nodes)
 {
-    lock_mappings();
+    gf_mappings_lock();
     gf_store_relaxed(&wanted.policy, policy);
     if (policy)
         wanted.nodes = *nodes;
-    unlock_mappings();
+    gf_mappings_unlock();
 }
 
 void gf_mappings_apply_policy(void *start, size_t size)
@@ -260,10 +227,10 @@ void gf_mappings_apply_policy(void *start, size_t size)
 
     if (gf_likely(gf_load_relaxed(&wanted.policy) == 0) || !gf_permit(gf_permit_mbind))
         return;
-    lock_mappings();
+    gf_mappings_lock();
     const int policy = gf_load_relaxed(&wanted.policy);
     nodes = wanted.nodes;
-    unlock_mappings();
+    gf_mappings_unlock();
     if (policy == 0)
         return;
     /*

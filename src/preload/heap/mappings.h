@@ -51,11 +51,9 @@ extern __thread volatile unsigned gf_locks;
  * taken after them.
  */
 
-/*
- * Registers the lock's fork handlers. Called once, before jemalloc registers its own, so that a
- * fork takes this lock last.
- */
-void gf_mappings_init(void);
+/* A fork takes this module's lock (big_pool.c). */
+void gf_mappings_lock(void);
+void gf_mappings_unlock(void);
 
 /* Records a range that was mapped. */
 void gf_mappings_add(uintptr_t start, size_t size);
