@@ -88,8 +88,9 @@ void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known,
     series->before = *sums;
 }
 
-void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
-                           const struct gf_step_facts *sums)
+/* Adds the engine's facts to the long steps that ended before `now`, the time of these sums. */
+static void settle_series(struct gf_step_series *series, uint64_t now,
+                          const struct gf_step_facts *sums)
 {
     for (unsigned i = 0; i < GF_STEPS_LONGEST; i++) {
         struct gf_slow_step *step = &series->longest[i];
@@ -100,14 +101,19 @@ void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
     }
 }
 
-uint64_t gf_step_series_span(const struct gf_step_series *series)
+/* The time from the first event to the last one. */
+static uint64_t span_of(const struct gf_step_series *series)
 {
     return series->last_ns - series->first_ns;
 }
 
-bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now)
+/*
+ * Whether the events have ended, as those of a model's parameters do after the start. A pause of the
+ * program, such as an evaluation, does not end a series that lasted four times as long.
+ */
+static bool is_over(const struct gf_step_series *series, uint64_t now)
 {
-    const uint64_t span = gf_step_series_span(series);
+    const uint64_t span = span_of(series);
     const uint64_t mean = span / gf_max(series->count, UINT64_C(1));
 
     return now >= series->last_ns + gf_max(OLD_NS, gf_max(OLD_INTERVALS * mean, span / OLD_SHARE));
@@ -270,9 +276,7 @@ static unsigned replaceable(uint64_t now)
         const struct gf_step_series *one = &steps.series[i];
         if (one->source == gf_step_none)
             return i;
-        if (gf_step_series_is_over(one, now) &&
-            (least == SERIES ||
-             gf_step_series_span(one) < gf_step_series_span(&steps.series[least])))
+        if (is_over(one, now) && (least == SERIES || span_of(one) < span_of(&steps.series[least])))
             least = i;
     }
     return least;
@@ -341,9 +345,9 @@ void gf_step_times_publish(uint64_t now, const uint64_t facts[GF_STEP_ENGINE_FAC
         return;
     memcpy(&steps.sums.value[GF_CAUSE_COUNT], facts, GF_STEP_ENGINE_FACTS * sizeof(*facts));
     steps.published_ns = now;
-    gf_step_series_settle(&steps.marks, now, &steps.sums);
+    settle_series(&steps.marks, now, &steps.sums);
     for (unsigned i = 0; i < SERIES; i++)
-        gf_step_series_settle(&steps.series[i], now, &steps.sums);
+        settle_series(&steps.series[i], now, &steps.sums);
     unlock();
 }
 
@@ -355,7 +359,7 @@ void gf_step_times_graph(uint64_t ns, uint64_t graph)
 /* Whether the event is a better sign of steps: copies first, then a longer time, then more bytes. */
 static bool is_better(const struct gf_step_series *a, const struct gf_step_series *b)
 {
-    const uint64_t span_a = gf_step_series_span(a), span_b = gf_step_series_span(b);
+    const uint64_t span_a = span_of(a), span_b = span_of(b);
 
     if (a->source != b->source)
         return a->source < b->source;
@@ -377,7 +381,7 @@ static void detect_steps(struct gf_step_times *ret)
     for (unsigned i = 0; i < SERIES; i++) {
         const struct gf_step_series *one = &steps.series[i];
         struct gf_step_times found;
-        if (one->source == gf_step_none || LEAST_SHARE * gf_step_series_span(one) < last - first ||
+        if (one->source == gf_step_none || LEAST_SHARE * span_of(one) < last - first ||
             (best && !is_better(one, best)) || !gf_step_series_read(one, &steps.sums, &found))
             continue;
         best = one;

@@ -34,16 +34,6 @@ struct gf_step_series {
  */
 void gf_step_series_add(struct gf_step_series *series, uint64_t now, bool known,
                         const struct gf_step_facts *sums);
-/* Adds the engine's facts to the long steps that ended before `now`, the time of these sums. */
-void gf_step_series_settle(struct gf_step_series *series, uint64_t now,
-                           const struct gf_step_facts *sums);
-/* The time from the first event to the last one. */
-uint64_t gf_step_series_span(const struct gf_step_series *series);
-/*
- * Whether the events have ended, as those of a model's parameters do after the start. A pause of the
- * program, such as an evaluation, does not end a series that lasted four times as long.
- */
-bool gf_step_series_is_over(const struct gf_step_series *series, uint64_t now);
 /* Fills in *ret, except has_facts. False if the intervals are too few or too uneven to be steps. */
 bool gf_step_series_read(const struct gf_step_series *series, const struct gf_step_facts *sums,
                          struct gf_step_times *ret);
