@@ -335,8 +335,8 @@ static void publish_facts(uint64_t now, bool is_delayed)
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (gf_load_relaxed(&sampler.device[i].used))
             gpus[count++] = (struct gf_step_gpu){i, &sampler.device[i].shares};
-    gf_step_facts_add_gpus(now, gpus, count, sampler.clock_loss);
-    gf_step_facts_publish(now, is_delayed, sampler.preload->step_facts);
+    gf_step_facts_publish(now, is_delayed, gpus, count, sampler.clock_loss,
+                          sampler.preload->step_facts);
 }
 
 /*

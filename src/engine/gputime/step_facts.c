@@ -89,14 +89,6 @@ static void read_usage(uint64_t now)
     gf_cpu_use_add(now, ns_of(&usage.ru_utime) + ns_of(&usage.ru_stime), facts.preempted_ns);
 }
 
-static uint64_t preempted_of(const struct gf_gpu_shares *shares)
-{
-    const unsigned cause = gf_host_preempted;
-
-    return gf_load_relaxed(&shares->cause_ns[cause]) +
-           (cause < GF_LATE_CAUSES ? gf_load_relaxed(&shares->late_ns[cause]) : 0);
-}
-
 static void add_states(const struct gf_step_gpu *gpus, unsigned count)
 {
     uint64_t communicating = 0, queued = 0, idle[GF_HOST_CAUSE_COUNT] = {0};
@@ -109,7 +101,9 @@ static void add_states(const struct gf_step_gpu *gpus, unsigned count)
             idle[k] += gf_load_relaxed(&shares->cause_ns[k]);
         for (unsigned k = 0; k < GF_LATE_CAUSES; k++)
             idle[k] += gf_load_relaxed(&shares->late_ns[k]);
-        facts.preempted_ns = gf_max(facts.preempted_ns, preempted_of(shares));
+        const uint64_t preempted = gf_load_relaxed(&shares->cause_ns[gf_host_preempted]) +
+                                   gf_load_relaxed(&shares->late_ns[gf_host_preempted]);
+        facts.preempted_ns = gf_max(facts.preempted_ns, preempted);
     }
     raise_fact(gf_step_fact_communicating, communicating / count);
     raise_fact(gf_step_fact_queued, queued / count);
@@ -137,17 +131,13 @@ static void add_clocks(uint64_t now, const struct gf_step_gpu *gpus, unsigned co
         facts.value[gf_step_fact_clock] += (now - facts.published_ns) * lost / 1000 / count;
 }
 
-void gf_step_facts_add_gpus(uint64_t now, const struct gf_step_gpu *gpus, unsigned count,
-                            gf_step_clock_fn *clock_loss)
+void gf_step_facts_publish(uint64_t now, bool is_delayed, const struct gf_step_gpu *gpus,
+                           unsigned count, gf_step_clock_fn *clock_loss, gf_step_facts_fn *publish)
 {
-    if (!count)
-        return;
-    add_states(gpus, count);
-    add_clocks(now, gpus, count, clock_loss);
-}
-
-void gf_step_facts_publish(uint64_t now, bool is_delayed, gf_step_facts_fn *publish)
-{
+    if (count) {
+        add_states(gpus, count);
+        add_clocks(now, gpus, count, clock_loss);
+    }
     read_usage(now);
     if (is_delayed || now - facts.throttled_ns >= THROTTLED_NS) {
         raise_since_start(gf_step_fact_throttled, 1000 * gf_pressure_throttled());
