@@ -33,8 +33,8 @@ int main(void)
     sched_getaffinity(0, sizeof(mask), &mask);
     SANDBOX_ALLOW(SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex,
                   SYS_getrandom, SYS_write, SYS_exit, SYS_exit_group, SYS_clone3, SYS_clone,
-                  SYS_rseq, SYS_set_robust_list, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_sched_setaffinity,
-                  SYS_prlimit64, SYS_mlock, SYS_prctl, SYS_wait4, SYS_execve
+                  SYS_rseq, SYS_set_robust_list, SYS_rt_sigaction, SYS_rt_sigprocmask,
+                  SYS_sched_setaffinity, SYS_prlimit64, SYS_mlock, SYS_prctl, SYS_wait4, SYS_execve
 #ifdef SYS_vfork
                   ,
                   SYS_vfork
