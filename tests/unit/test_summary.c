@@ -401,12 +401,22 @@ static void waiting_copies_have_a_part(void **state)
     gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
                               "their stream (copy into pinned memory with non_blocking=True, and "
-                              "wait later)");
+                              "use the result after the next step's work is submitted)");
     report.gpu_time.device[1].state_ns[gf_gpu_empty] = 9;
     report.gpu_time.device[1].state_ns[gf_gpu_queued] = 91;
     gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies from the GPU waited 4.5 % of the time for earlier work of "
                               "their stream");
+    report.gpu_time.device[1].state_ns[gf_gpu_empty] = 90;
+    report.gpu_time.device[1].cause_ns[gf_host_computing] = 50;
+    report.gpu_time.device[1].cause_ns[gf_host_gpu_wait] = 40;
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
+    assert_null(strchr(line, '('));
+    report.gpu_time.device[1].cause_ns[gf_host_gpu_wait] = 45;
+    gf_summary_copy_waits(&report, GF_TEST_INTO(line));
+    assert_non_null(strstr(line, "(copy into pinned memory"));
+    report.gpu_time.device[1].cause_ns[gf_host_gpu_wait] = 0;
+    report.gpu_time.device[1].state_ns[gf_gpu_empty] = 9;
     report.gpu_time.device[1].state_ns[gf_gpu_unknown] = 11;
     copy_waits.lines = 2;
     copy_waits.line[0] =
