@@ -237,12 +237,15 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
                         struct texts *causes, struct texts *texts)
 {
     const struct gf_job *job = answer->job;
+    char thread[256];
 
-    return json_pack("[i,f,I,i,i,i,o]", lane, stall->at - answer->from, (json_int_t)stall->us,
+    gf_tally_label(job, GF_BY_THREAD, stall->thread, thread, sizeof(thread));
+    return json_pack("[i,f,I,i,i,i,o,s*]", lane, stall->at - answer->from, (json_int_t)stall->us,
                      text_of(causes, stall->cause, "unknown"),
                      text_of(texts, job->stacks[stall->stack].site, "(no stack)"),
                      text_of(texts, stall->call, "(no stack)"),
-                     stall->step == GF_NO_STEP ? json_null() : json_integer(stall->step));
+                     stall->step == GF_NO_STEP ? json_null() : json_integer(stall->step),
+                     lane < 0 ? thread : NULL);
 }
 
 static void add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
