@@ -41,7 +41,7 @@ def differs(run, mutant, *command, **environment):
 
 
 def as_installed(notices):
-    """Marks a check whose program a test of its own (test_rules, test_mapped) runs in the same way with the installed engine."""
+    """Marks a check whose program a test of its own (test_rules, test_shared) runs in the same way with the installed engine."""
     notices.as_installed = True
     return notices
 
@@ -234,28 +234,29 @@ MUTANTS = {
     "hurries_slow_links": held("slow", SIM_DELAY="dma:70000"),
     "looks_before_it_holds": held("into", SIM_DELAY=SLOW_CALLS),
     "overtakes_legacy": held("after-legacy-back", SIM_DELAY=SLOW_CAPTURES),
-    "moves_small_copies": often("held", "fault-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,
-                                GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8),
+    "moves_small_copies": as_installed(often("held", "fault-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,
+                                             GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8)),
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
-    "blocks_the_ring": often("held", "captures-pair-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=64 << 20, GPUFEED_ASYNC="queue",
-                             SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
-    "registers_beside_calls": often("held", "registers-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20, GPUFEED_STAGE_RING=128 << 20),
+    "blocks_the_ring": as_installed(often("held", "captures-pair-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=64 << 20,
+                                          GPUFEED_ASYNC="queue", SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12)),
+    "registers_beside_calls": as_installed(often("held", "registers-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20,
+                                                 GPUFEED_STAGE_RING=128 << 20)),
     "creates_in_copies": often("held", "creates-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20, GPUFEED_STAGE_RING=16 << 20),
     "keeps_lost_streams": held("lost", SIM_LINK_MBPS=500, KIT_ALARM=8),
     "records_late": often("held", "event-late", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=4 << 20, SIM_DELAY="cuEventRecord:100000",
                           KIT_ALARM=15),
     "hurries_in_real_time": held("event-late-urgent", SIM_DELAY="cuEventRecord:10000", KIT_ALARM=8),
     "splits_batches": serial("own"),
-    "waits_for_ever": shared("holds"),
-    "marks_the_stream": shared("gate"),
-    "faults_in_driver": shared("holds"),
-    "leaves_legacy_work": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
-    "looks_in_another_context": shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
+    "waits_for_ever": as_installed(shared("holds")),
+    "marks_the_stream": as_installed(shared("gate")),
+    "faults_in_driver": as_installed(shared("holds")),
+    "leaves_legacy_work": as_installed(shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
+    "looks_in_another_context": as_installed(shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
     "uses_lost_streams": program("gone", "d2h", GPUFEED_STAGE_MIN=65536, KIT_ALARM=60),
     "leaves_streams_early": program("gone", "met", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, KIT_ALARM=60,
                                     SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000"),
-    "trusts_the_cache": often("sources", "registered", GPUFEED_STAGE_THREADS=2, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60),
-    "queues_always": shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20),
+    "trusts_the_cache": as_installed(often("sources", "registered", GPUFEED_STAGE_THREADS=2, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
+    "queues_always": as_installed(shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
 }
 
 
