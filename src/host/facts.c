@@ -102,28 +102,21 @@ static void read_status(const char *root, struct gf_facts *ret)
         gf_set_parse(list, &ret->mems);
 }
 
-static void read_policy(const char *root, struct gf_facts *ret)
-{
-    int mode;
-
-    ret->start_policy = root && *root ? -ENOSYS : gf_mempolicy_get();
-    if (ret->start_policy > GF_MPOL_DEFAULT)
-        gf_mempolicy_read(&mode, &ret->start_policy_nodes);
-}
-
 void gf_facts_gather(const char *root, char *const *envp, const struct gf_cpus *start,
                      struct gf_facts *ret)
 {
     char text[16];
+    int mode;
 
     memset(ret, 0, sizeof(*ret));
     ret->start = *start;
     read_cpuset(root, ret);
     read_status(root, ret);
     ret->cpu_quota = gf_cgroup_quota(root);
-    read_policy(root, ret);
+    ret->start_policy = root && *root ? -ENOSYS : gf_mempolicy_get();
+    if (ret->start_policy > GF_MPOL_DEFAULT)
+        gf_mempolicy_read(&mode, &ret->start_policy_nodes);
     ret->pinning_source = gf_launch_pinning(envp);
-    ret->single_cpu_pinning = ret->pinning_source != NULL;
     ret->binder_source = gf_launch_binder(root, envp);
     gf_fmt(ret->mps_threads, sizeof(ret->mps_threads), "%s",
            gf_launch_variable(envp, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") ?: "");

@@ -51,9 +51,8 @@ struct gf_facts {
     struct gf_cpus own;
     bool all_own;
     double cpu_quota; /* the CPU quota in CPUs; 0 if unlimited */
-    /* True if OMP_PROC_BIND, KMP_AFFINITY, I_MPI_PIN or the like is set. */
-    bool single_cpu_pinning;
-    const char *pinning_source; /* name of that variable; NULL if none is set */
+    /* Name of the variable that pins threads: OMP_PROC_BIND, KMP_AFFINITY, ...; NULL if none is set. */
+    const char *pinning_source;
     /*
      * Name of the variable or flag with which a framework binds its workers; NULL if none is set.
      */

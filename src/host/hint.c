@@ -109,14 +109,6 @@ int gf_hint_read(char *const *envp, struct gf_hint *ret)
     return -ENOENT;
 }
 
-static size_t count_entries(char *const *envp)
-{
-    size_t count = 0;
-    while (envp && envp[count])
-        count++;
-    return count;
-}
-
 /*
  * Returns a copy of envp without the entry that has this prefix, plus `entry` if it is not NULL.
  * Returns NULL if memory is exhausted.
@@ -172,7 +164,9 @@ static int replace(const char *prefix, char *entry)
 {
     for (int tries = 0; tries < 8; tries++) {
         char **old = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
-        const size_t count = count_entries(old);
+        size_t count = 0;
+        while (old && old[count])
+            count++;
         char **copy = copy_environment(old, count, prefix, entry);
         if (!copy) {
             free(entry);

@@ -36,16 +36,6 @@ static void read_map_word(const char *word, struct mapping *ret)
     }
 }
 
-/* Parses a line of numa_maps. The line is overwritten, because it is split into words. */
-static void read_map_line(char *line, struct mapping *ret)
-{
-    char *save = NULL;
-
-    *ret = (struct mapping){.page_bytes = 4096, .start = strtoull(line, NULL, 16)};
-    for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save))
-        read_map_word(word, ret);
-}
-
 static void add_pages(struct gf_pages *to, const struct gf_pages *pages, uint64_t page_bytes)
 {
     for (unsigned node = 0; node < GF_LOCALITY_NODES; node++)
@@ -89,13 +79,17 @@ static void finish_last(struct reader *reader, uintptr_t next)
         add_pages(&reader->ret->other, &last->pages, last->page_bytes);
 }
 
+/* Adds a line of numa_maps. It is overwritten, because it is split into words. */
 static void add_line(struct reader *reader, char *line)
 {
-    struct mapping mapping;
-    read_map_line(line, &mapping);
-    finish_last(reader, mapping.start);
-    reader->last = mapping;
+    const uintptr_t start = strtoull(line, NULL, 16);
+    char *save = NULL;
+
+    finish_last(reader, start);
+    reader->last = (struct mapping){.page_bytes = 4096, .start = start};
     reader->have = true;
+    for (char *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save))
+        read_map_word(word, &reader->last);
 }
 
 static void read_file(void *closure)

@@ -96,7 +96,6 @@ static int read_device(const char *root, const char *bdf, struct gf_pci *ret)
     if (gf_procfs_read(text, sizeof(text), root, DEVICES "/%s/vendor", bdf) < 0)
         return -ENOENT;
     gf_fmt(ret->bdf, sizeof(ret->bdf), "%s", bdf);
-    ret->is_gpu = is_nvidia_gpu(root, bdf);
     if (gf_procfs_read(text, sizeof(text), root, DEVICES "/%s/numa_node", bdf) > 0)
         ret->numa_node = (int)strtol(text, NULL, 10);
     if (gf_procfs_read(text, sizeof(text), root, DEVICES "/%s/local_cpulist", bdf) > 0)
@@ -137,29 +136,17 @@ int gf_pci_gpus(const char *root, struct gf_machine *machine)
     return error;
 }
 
-int gf_pci_read(const struct gf_machine *machine, const char *recorded, const char *bdf,
-                struct gf_pci *ret)
-{
-    char canonical[20];
-    const struct gf_pci *known = gf_pci_gpu(machine, bdf);
-
-    if (known) {
-        *ret = *known;
-        return 0;
-    }
-    if (gf_pci_canonical(bdf, canonical))
-        return -ENOENT;
-    return read_device(recorded ? recorded : "", canonical, ret);
-}
-
 int gf_pci_add(struct gf_machine *machine, const char *recorded, const char *bdf)
 {
     struct gf_pci device;
+    char canonical[20];
 
     if (gf_pci_gpu(machine, bdf))
         return 0;
-    const int error = gf_pci_read(machine, recorded, bdf, &device);
-    return error ? error : append_gpu(machine, &device);
+    if (gf_pci_canonical(bdf, canonical) ||
+        read_device(recorded ? recorded : "", canonical, &device))
+        return -ENOENT;
+    return append_gpu(machine, &device);
 }
 
 const struct gf_pci *gf_pci_gpu(const struct gf_machine *machine, const char *bdf)

@@ -30,7 +30,6 @@ struct gf_pci {
     char bdf[20];        /* "0000:41:00.0", lower case */
     int numa_node;       /* the device's node, from /sys; -1 if unknown */
     struct gf_cpus cpus; /* CPUs of the file local_cpulist; empty if unknown */
-    bool is_gpu;         /* true if the vendor is NVIDIA and the class 0x0300 or 0x0302 */
 };
 
 struct gf_machine {
@@ -69,15 +68,9 @@ void gf_machine_package_cpus(const struct gf_machine *machine, int package, stru
 int gf_pci_gpus(const char *root, struct gf_machine *machine);
 
 /*
- * Finds the node and CPUs of any PCI device. bdf: the PCI address in lower or upper case, with a
- * domain of 4 or 8 digits. Returns 0 or -ENOENT.
- */
-int gf_pci_read(const struct gf_machine *machine, const char *recorded, const char *bdf,
-                struct gf_pci *ret);
-
-/*
  * Adds a device to machine->gpus, so that a test can place a device that is not an NVIDIA GPU like
- * a GPU. Returns 0 (also if the device is already in the list), -ENOENT or -ENOMEM.
+ * a GPU. bdf: the PCI address in lower or upper case, with a domain of 4 or 8 digits. Returns 0 (also
+ * if the device is already in the list), -ENOENT or -ENOMEM.
  */
 int gf_pci_add(struct gf_machine *machine, const char *recorded, const char *bdf);
 

@@ -10,15 +10,6 @@
 
 #define NODES "sys/devices/system/node"
 
-static uint64_t node_memory(const char *root, unsigned id)
-{
-    char text[256];
-
-    gf_procfs_read(text, sizeof(text), root, NODES "/node%u/meminfo", id);
-    const char *total = strstr(text, "MemTotal:");
-    return total ? strtoull(total + strlen("MemTotal:"), NULL, 10) * 1024 : 0;
-}
-
 static void read_node(const char *root, unsigned id, const struct gf_cpus *online,
                       struct gf_node *ret)
 {
@@ -28,7 +19,9 @@ static void read_node(const char *root, unsigned id, const struct gf_cpus *onlin
     if (gf_procfs_read(text, sizeof(text), root, NODES "/node%u/cpulist", id) >= 0)
         gf_set_parse(text, &ret->cpus);
     gf_set_and(&ret->cpus, &ret->cpus, online);
-    ret->memory_bytes = node_memory(root, id);
+    gf_procfs_read(text, sizeof(text), root, NODES "/node%u/meminfo", id);
+    const char *total = strstr(text, "MemTotal:");
+    ret->memory_bytes = total ? strtoull(total + strlen("MemTotal:"), NULL, 10) * 1024 : 0;
     ret->has_memory = ret->memory_bytes > 0;
 }
 

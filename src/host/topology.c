@@ -33,13 +33,10 @@ static bool begins_size(const char *text, const char *at)
 }
 
 /*
- * The number of objects is the product of the counts of all levels. For example, "Package:2
- * [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16 objects. Negative numbers are refused,
- * because hwloc reads them as very large ones.
- */
-/*
- * Whether the description has at most `most` objects and no index above `most`. The text need not
- * be valid. May be called on any thread.
+ * Whether the description has at most `most` objects and no index above `most`. The number of objects
+ * is the product of the counts of all levels. For example, "Package:2 [NUMANode(memory=8GB)] Core:4
+ * PU:2(indexes=...)" has 16 objects. Negative numbers are refused, because hwloc reads them as very
+ * large ones. The text need not be valid. May be called on any thread.
  */
 static bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
 {
@@ -337,12 +334,6 @@ void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret)
     to_cpus(hwloc_get_root_obj(topology)->cpuset, ret);
 }
 
-static int package_of(hwloc_topology_t topology, hwloc_obj_t object)
-{
-    const hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object);
-    return package ? (int)package->logical_index : -1;
-}
-
 GF_COMPARATOR(by_first_cpu, struct gf_core,
               gf_set_next(&one->cpus, 0) - gf_set_next(&other->cpus, 0))
 
@@ -362,8 +353,10 @@ int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machin
         return -ENOMEM;
     for (int i = 0; i < count; i++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, (unsigned)i);
+        const hwloc_obj_t package =
+            hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object);
         to_cpus(object->cpuset, &machine->cores[i].cpus);
-        machine->cores[i].package = package_of(topology, object);
+        machine->cores[i].package = package ? (int)package->logical_index : -1;
     }
     machine->core_count = (size_t)count;
     qsort(machine->cores, machine->core_count, sizeof(*machine->cores), by_first_cpu);

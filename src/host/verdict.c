@@ -49,12 +49,6 @@ static bool is_forced(const struct input *d)
     return d->options->bind == gf_bind_force;
 }
 
-static void find_allowed(struct input *d)
-{
-    d->allowed = d->facts->cpuset;
-    d->user_bound = !gf_set_within(&d->allowed, &d->facts->start);
-}
-
 static bool find_nodes(struct input *d, struct gf_verdict *ret)
 {
     for (size_t i = 0; i < d->gpu_count; i++) {
@@ -200,7 +194,7 @@ static bool are_cpus_decided(const struct input *d, struct gf_verdict *ret)
             ADVISE(ret, "turn %s off, so that GPUFEED_BIND=auto binds", d->facts->binder_source);
             ret->warn = true;
         }
-    } else if (d->facts->single_cpu_pinning) {
+    } else if (d->facts->pinning_source) {
         SAY(ret, "%s pins threads; the masks are kept, and only memory is placed",
             d->facts->pinning_source);
     } else if (d->user_bound) {
@@ -446,10 +440,11 @@ void gf_verdict_decide(const struct gf_machine *machine, const struct gf_facts *
         .options = options,
         .gpus = gpus,
         .gpu_count = gpu_count,
+        .allowed = facts->cpuset,
+        .user_bound = !gf_set_within(&facts->cpuset, &facts->start),
     };
 
     memset(ret, 0, sizeof(*ret));
-    find_allowed(&d);
     decide_cpus(&d, ret);
     gf_memory_verdict_decide(machine, facts, probe, options, cpu_choice(&d, ret), ret);
 }

@@ -212,13 +212,12 @@ static void who_pins_and_binds(void **state)
     for (size_t i = 0; i < GF_ARRAY_LEN(pins); i++) {
         const char *envp[] = {"A=b", pins[i], NULL};
         const struct gf_facts facts = gather(root, envp, "0");
-        assert_true(facts.single_cpu_pinning);
         assert_int_equal(strncmp(facts.pinning_source, pins[i], strlen(facts.pinning_source)), 0);
         assert_null(facts.binder_source);
     }
     for (size_t i = 0; i < GF_ARRAY_LEN(pins_not); i++) {
         const char *envp[] = {pins_not[i], NULL};
-        assert_false(gather(root, envp, "0").single_cpu_pinning);
+        assert_null(gather(root, envp, "0").pinning_source);
     }
     static const char *const binders[] = {
         "ACCELERATE_CPU_AFFINITY=true", "TLLM_NUMA_AWARE_WORKER_AFFINITY=1",

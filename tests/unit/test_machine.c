@@ -28,7 +28,6 @@ static void reads_two_sockets(void **state)
     assert_false(machine->nodes[1].is_device);
     assert_set(&machine->cores[3].cpus, "3,115");
     assert_string_equal(machine->gpus[0].bdf, "0000:1b:00.0");
-    assert_true(machine->gpus[0].is_gpu);
     assert_int_equal(machine->gpus[7].numa_node, 1);
     assert_set(&machine->gpus[7].cpus, "56-111,168-223");
     assert_int_equal(gf_machine_distance(machine, 0, 1), 32);
@@ -70,19 +69,17 @@ static void finds_devices_in_any_spelling(void **state)
 {
     (void)state;
     struct gf_machine *machine = load_machine("split16");
-    struct gf_pci pci;
+    const struct gf_pci *pci = gf_pci_gpu(machine, "00000000:00:06.0");
 
-    assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", "00000000:00:06.0", &pci),
-                     0);
-    assert_string_equal(pci.bdf, "0000:00:06.0");
-    assert_int_equal(pci.numa_node, 1);
+    assert_non_null(pci);
+    assert_string_equal(pci->bdf, "0000:00:06.0");
+    assert_int_equal(pci->numa_node, 1);
     assert_non_null(gf_pci_gpu(machine, "0:0:6.0"));
-    assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", "0000:00:07.0", &pci),
-                     -ENOENT);
+    assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/split16", "0000:00:07.0"), -ENOENT);
     static const char *const bad[] = {
         "", "06.0", "0000:00:06", "0000:00:06.0x", "0000:00:20.0", "-1:0:6.0"};
     for (size_t i = 0; i < GF_ARRAY_LEN(bad); i++)
-        assert_int_equal(gf_pci_read(machine, GF_TEST_MACHINES "/split16", bad[i], &pci), -ENOENT);
+        assert_int_equal(gf_pci_add(machine, GF_TEST_MACHINES "/split16", bad[i]), -ENOENT);
     gf_machine_free(machine);
 }
 

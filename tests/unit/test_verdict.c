@@ -146,7 +146,6 @@ static void force_overrides(void **state)
     row.facts.start = cpus_of("0-7");
     assert_bound(decide(), gf_bound_node, NODE1);
     row.facts.binder_source = "--numa-bind";
-    row.facts.single_cpu_pinning = true;
     row.facts.pinning_source = "OMP_PLACES";
     assert_bound(decide(), gf_bound_node, NODE1);
     /* The verdict does not go beyond the cpuset. */
@@ -369,7 +368,6 @@ static void pinned_threads_are_left_alone(void **state)
 {
     (void)state;
     set_up("dual8", "0000:9d:00.0");
-    row.facts.single_cpu_pinning = true;
     row.facts.pinning_source = "OMP_PROC_BIND";
     assert_unbound(decide(), "OMP_PROC_BIND");
     assert_policy(&row.verdict, GF_MPOL_PREFERRED, "1");

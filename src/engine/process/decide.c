@@ -81,7 +81,7 @@ static void explain_facts(const struct gf_facts *facts)
             gf_set_format(&facts->mems, mems, sizeof(mems)));
     EXPLAIN(
         "CPU quota %u.%u (0.0: none); pinning variable: %s; framework's binder: %s; launcher: %s",
-        tenths / 10, tenths % 10, facts->single_cpu_pinning ? facts->pinning_source : "none",
+        tenths / 10, tenths % 10, facts->pinning_source ? facts->pinning_source : "none",
         facts->binder_source ? facts->binder_source : "none",
         facts->rank.source ? facts->rank.source : "none");
 }
