@@ -84,15 +84,6 @@ static const struct gf_cgroup_place cpu_places[] = {{MOUNT, ""},
                                                     {MOUNT "/cpu,cpuacct", "cpu"},
                                                     {NULL, NULL}};
 
-static bool to_parent(char *group)
-{
-    char *slash = strrchr(group, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return true;
-}
-
 static void leave_place(struct gf_cgroup_walk *walk)
 {
     walk->is_inside = false;
@@ -101,8 +92,12 @@ static void leave_place(struct gf_cgroup_walk *walk)
 
 bool gf_cgroup_next(struct gf_cgroup_walk *walk)
 {
-    if (walk->is_inside && to_parent(walk->group))
+    char *slash = walk->is_inside ? strrchr(walk->group, '/') : NULL;
+
+    if (slash) {
+        *slash = '\0'; /* the parent */
         return true;
+    }
     if (walk->is_inside)
         leave_place(walk);
     while (walk->place->mount && !walk->is_inside) {
@@ -151,11 +146,6 @@ static double quota_v2(const char *text)
     return end != text ? quota_share(quota, strtoll(end, NULL, 10)) : 0;
 }
 
-static double tighter_quota(double a, double b)
-{
-    return a > 0 && (b <= 0 || a < b) ? a : b;
-}
-
 static double group_quota(const struct gf_cgroup_walk *walk)
 {
     char quota[64], period[32];
@@ -173,8 +163,11 @@ double gf_cgroup_quota(const char *root)
     struct gf_cgroup_walk walk = {.root = root, .place = cpu_places};
     double best = 0;
 
-    while (gf_cgroup_next(&walk))
-        best = tighter_quota(group_quota(&walk), best);
+    while (gf_cgroup_next(&walk)) {
+        const double quota = group_quota(&walk);
+        if (quota > 0 && (best <= 0 || quota < best))
+            best = quota;
+    }
     return best;
 }
 
@@ -231,49 +224,44 @@ uint64_t gf_cgroup_threads_left(const char *root)
     return least;
 }
 
-/*
- * Only the nearest group of a place that has the file counts, because in version 1 the process's
- * own group may be mounted at the mount point.
- */
-static uint64_t read_throttled_ns(const char *root)
-{
-    struct gf_cgroup_walk walk = {.root = root, .place = cpu_places};
-    char text[1024];
-
-    while (gf_cgroup_next(&walk)) {
-        if (gf_cgroup_read(&walk, "cpu.stat", text, sizeof(text)) < 0)
-            continue;
-        if (strstr(text, "throttled_"))
-            return gf_procfs_value(text, "throttled_usec") * 1000 +
-                   gf_procfs_value(text, "throttled_time");
-        leave_place(&walk);
-    }
-    return 0;
-}
-
 struct throttled {
     const char *root;
     uint64_t ns;
 };
 
-static void run_throttled(void *closure)
+/*
+ * Only the nearest group of a place that has the file counts, because in version 1 the process's
+ * own group may be mounted at the mount point.
+ */
+static void read_throttled(void *closure)
 {
     struct throttled *throttled = closure;
-    throttled->ns = read_throttled_ns(throttled->root);
+    struct gf_cgroup_walk walk = {.root = throttled->root, .place = cpu_places};
+    char text[1024];
+
+    while (gf_cgroup_next(&walk)) {
+        if (gf_cgroup_read(&walk, "cpu.stat", text, sizeof(text)) < 0)
+            continue;
+        throttled->ns = gf_procfs_value(text, "throttled_usec") * 1000 +
+                        gf_procfs_value(text, "throttled_time");
+        if (strstr(text, "throttled_"))
+            return;
+        leave_place(&walk);
+    }
 }
 
 uint64_t gf_cgroup_throttled_ns(const char *root)
 {
     struct throttled throttled = {root, 0};
 
-    gf_own_table_run(run_throttled, &throttled);
+    gf_own_table_run(read_throttled, &throttled);
     return throttled.ns;
 }
 
 /* Finds a run of exactly 64 hex digits in a line of the file. */
 static bool find_digits(const char *path, char ret[GF_CONTAINER_ID])
 {
-    char buf[4096 + 512]; /* a path, and the other fields of a mount */
+    char buf[2048]; /* longer lines are cut */
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
     bool found = false;
 

@@ -277,12 +277,6 @@ void gf_own_table_in_child(void)
     gf_store_relaxed(&is_forked, true);
 }
 
-/* libc's flag stays false in the child of a process with several threads. */
-static bool is_alone_in_child(void)
-{
-    return gf_load_relaxed(&is_forked) && !gf_permit_sealed() && gf_thread_is_only_one();
-}
-
 /* valgrind ends the program at a clone with other flags than those of pthread_create. */
 static enum gf_probed find_valgrind(void)
 {
@@ -298,7 +292,9 @@ bool gf_own_table_is_own(void)
 {
     static _Atomic unsigned char valgrind;
 
-    return table != table_shared || __libc_single_threaded || is_alone_in_child() ||
+    /* libc's flag stays false in the child of a process with several threads. */
+    return table != table_shared || __libc_single_threaded ||
+           (gf_load_relaxed(&is_forked) && !gf_permit_sealed() && gf_thread_is_only_one()) ||
            gf_probe(&valgrind, find_valgrind);
 }
 

@@ -166,19 +166,13 @@ static void find_filter(void *closure)
     *filtered = ret || lines.error;
 }
 
-static bool is_filtered(void)
-{
-    bool ret = true;
-
-    gf_own_table_run(find_filter, &ret); /* a new thread has its creator's filters */
-    return ret;
-}
-
 unsigned gf_permit_find(unsigned wanted)
 {
     gf_keep_errno();
-    const unsigned found = is_filtered() ? try_calls(wanted) : wanted;
+    bool filtered = true;
 
+    gf_own_table_run(find_filter, &filtered); /* a new thread has its creator's filters */
+    const unsigned found = filtered ? try_calls(wanted) : wanted;
     gf_permit_only(found);
     return found;
 }
