@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void check_merged(const struct gf_torch_trace *trace)
+static void check_merged(const uint8_t *trace, size_t trace_size)
 {
     const struct gf_job job = {0};
     const struct gf_read_counts counts = {0};
@@ -19,9 +19,9 @@ static void check_merged(const struct gf_torch_trace *trace)
 
     CHECK(out);
     gf_answer_make(&job, &counts, &answer);
-    gf_perfetto_write(out, &answer, trace);
+    gf_perfetto_write(out, &answer);
     CHECK(fclose(out) == 0);
-    CHECK(size == trace->text.size && memcmp(text, trace->text.at, size) == 0);
+    CHECK(size == trace_size && memcmp(text, trace, size) == 0);
     gf_answer_free(&answer);
     free(text);
 }
@@ -29,17 +29,13 @@ static void check_merged(const struct gf_torch_trace *trace)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const int fd = memfd_create("trace", MFD_CLOEXEC);
-    struct gf_torch_trace trace;
     char path[64];
 
     CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (gf_torch_trace_open(path, &trace) == 0) {
-        CHECK(trace.text.size == size);
-        CHECK(trace.events.at > trace.text.at && trace.events.size >= 2);
-        CHECK(trace.events.at + trace.events.size <= trace.text.at + trace.text.size);
-        check_merged(&trace);
-        gf_torch_trace_close(&trace);
+    if (gf_torch_trace_open(path) == 0) {
+        check_merged(data, size);
+        gf_torch_trace_close();
     }
     close(fd);
     return 0;

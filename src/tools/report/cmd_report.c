@@ -320,13 +320,6 @@ static int gf_out_file_end(struct gf_out_file *file)
 
 typedef void writer(FILE *out, const struct gf_answer *answer);
 
-static struct gf_torch_trace torch; /* of --with */
-
-static void write_perfetto(FILE *out, const struct gf_answer *answer)
-{
-    gf_perfetto_write(out, answer, torch.text.size ? &torch : NULL);
-}
-
 /* Writes the file `path`; does nothing if path is NULL. */
 static int write_file(const char *path, writer *write, enum gf_output_flags flags,
                       const struct gf_answer *answer)
@@ -348,7 +341,7 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
 
 static int open_torch(const char *path)
 {
-    const int error = path ? gf_torch_trace_open(path, &torch) : 0;
+    const int error = path ? gf_torch_trace_open(path) : 0;
 
     if (!error)
         return GF_EXIT_OK;
@@ -376,7 +369,7 @@ static void print_written(const char *const files[GF_FILES])
 
 static int write_files(const char *const files[GF_FILES], const struct gf_answer *answer)
 {
-    static writer *const writers[] = {gf_html_write, write_perfetto, gf_prometheus_write};
+    static writer *const writers[] = {gf_html_write, gf_perfetto_write, gf_prometheus_write};
     int code = open_torch(files[GF_FILE_WITH]);
 
     for (size_t i = 0; i < GF_FILES_WRITTEN && code == GF_EXIT_OK; i++)
@@ -384,7 +377,7 @@ static int write_files(const char *const files[GF_FILES], const struct gf_answer
                           i == GF_FILE_PROMETHEUS ? gf_output_shared : gf_output_private, answer);
     if (code == GF_EXIT_OK)
         print_written(files);
-    gf_torch_trace_close(&torch);
+    gf_torch_trace_close();
     return code;
 }
 

@@ -7,42 +7,51 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static bool read_frame(struct gf_torch_trace *trace)
+/*
+ * PyTorch's trace may be gigabytes of JSON. Only the top-level members are parsed; the list of events
+ * is copied as bytes.
+ */
+static struct {
+    struct gf_span text;   /* the whole file, mapped; of size 0 if none is open */
+    struct gf_span events; /* the value of traceEvents, with its brackets */
+    int64_t base_ns;       /* CLOCK_REALTIME at timestamp 0 of the trace; 0 if not given */
+} torch;
+
+static bool read_torch_trace(void)
 {
-    struct gf_scan scan = gf_scan_begin(trace->text, '{');
+    struct gf_scan scan = gf_scan_begin(torch.text, '{');
     struct gf_span key, value;
 
     while (gf_scan_member(&scan, &key, &value)) {
         if (gf_span_is(key, "traceEvents") && *value.at == '[')
-            trace->events = value;
+            torch.events = value;
         else if (gf_span_is(key, "baseTimeNanoseconds"))
-            trace->base_ns = gf_span_int(value);
+            torch.base_ns = gf_span_int(value);
     }
-    return gf_scan_ended(&scan) && trace->events.size;
+    return gf_scan_ended(&scan) && torch.events.size;
 }
 
-int gf_torch_trace_open(const char *path, struct gf_torch_trace *ret)
+int gf_torch_trace_open(const char *path)
 {
-    *ret = (struct gf_torch_trace){0};
     struct gf_elf_view file;
     const int error = gf_elf_view_open(path, &file);
     if (error)
         return error;
-    ret->text = (struct gf_span){(const char *)file.bytes, file.size};
-    const bool compressed = ret->text.size > 2 && memcmp(ret->text.at, "\x1f\x8b", 2) == 0;
+    torch.text = (struct gf_span){(const char *)file.bytes, file.size};
+    const bool compressed = file.size > 2 && memcmp(file.bytes, "\x1f\x8b", 2) == 0;
     /* A sparse file of terabytes reads as zero bytes. */
-    if (!compressed && !memchr(ret->text.at, '\0', ret->text.size) && read_frame(ret))
+    if (!compressed && !memchr(file.bytes, '\0', file.size) && read_torch_trace())
         return 0;
-    const bool is_list = *ret->text.at == '[';
-    gf_torch_trace_close(ret);
+    const bool is_list = *file.bytes == '[';
+    gf_torch_trace_close();
     return compressed ? -EPROTONOSUPPORT : is_list ? -ENOTSUP : -EINVAL;
 }
 
-void gf_torch_trace_close(struct gf_torch_trace *trace)
+void gf_torch_trace_close(void)
 {
-    if (trace->text.size)
-        munmap((void *)(uintptr_t)trace->text.at, trace->text.size);
-    *trace = (struct gf_torch_trace){0};
+    if (torch.text.size)
+        munmap((void *)(uintptr_t)torch.text.at, torch.text.size);
+    memset(&torch, 0, sizeof(torch));
 }
 
 /* Writes a text of a job as a JSON string. Such texts contain no control characters. */
@@ -191,8 +200,9 @@ static void print_step(struct trace *trace, const struct gf_step *step)
             trace->job->threads[step->thread].tid);
 }
 
-static void print_steps(struct trace *trace, const struct gf_steps *steps)
+static void print_steps(struct trace *trace)
 {
+    const struct gf_steps *steps = trace->steps;
     bool *named = gf_cli_alloc(trace->job->process_count, sizeof(*named));
 
     for (size_t i = 0; i < steps->count; i++) {
@@ -306,7 +316,7 @@ static void print_events(struct trace *trace)
                        job->threads[i].tid, gf_job_text(job, job->threads[i].name));
     for (size_t i = 0; i < job->stall_count; i++)
         print_stall(trace, &job->stalls[i]);
-    print_steps(trace, trace->steps);
+    print_steps(trace);
     print_activities(trace);
     for (size_t i = 0; i < job->note_count; i++)
         print_note(trace, &job->notes[i]);
@@ -323,15 +333,16 @@ static bool is_blank(struct gf_span list)
  * Writes the contents of PyTorch's file, and inserts the job's events at the front of its list of
  * events.
  */
-static void print_merged(struct trace *trace, const struct gf_torch_trace *torch)
+static void print_merged(struct trace *trace)
 {
-    const char *inside = torch->events.at + 1;
+    const char *inside = torch.events.at + 1;
+    const size_t before = (size_t)(inside - torch.text.at);
 
-    fwrite(torch->text.at, 1, (size_t)(inside - torch->text.at), trace->out);
+    fwrite(torch.text.at, 1, before, trace->out);
     print_events(trace);
-    if (trace->more && !is_blank(torch->events))
+    if (trace->more && !is_blank(torch.events))
         fputc(',', trace->out);
-    fwrite(inside, 1, torch->text.size - (size_t)(inside - torch->text.at), trace->out);
+    fwrite(inside, 1, torch.text.size - before, trace->out);
 }
 
 static void print_alone(struct trace *trace)
@@ -343,18 +354,17 @@ static void print_alone(struct trace *trace)
     fputs("\n]}\n", trace->out);
 }
 
-void gf_perfetto_write(FILE *out, const struct gf_answer *answer,
-                       const struct gf_torch_trace *torch)
+void gf_perfetto_write(FILE *out, const struct gf_answer *answer)
 {
-    struct trace trace = {.out = out,
-                          .job = answer->job,
-                          .steps = &answer->steps,
-                          .base_ns = torch ? torch->base_ns
-                                           : ns_of(answer->from) / 1000000000 * 1000000000};
+    struct trace trace = {
+        .out = out,
+        .job = answer->job,
+        .steps = &answer->steps,
+        .base_ns = torch.text.size ? torch.base_ns : ns_of(answer->from) / 1000000000 * 1000000000};
 
     number_processes(&trace);
-    if (torch)
-        print_merged(&trace, torch);
+    if (torch.text.size)
+        print_merged(&trace);
     else
         print_alone(&trace);
     free(trace.pids);
