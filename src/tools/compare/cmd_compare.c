@@ -602,18 +602,13 @@ static int compare_folders(const struct words *words, const char *const paths[2]
     return code;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
 int gf_cmd_compare(int argc, char **argv)
 {
     /* The command begins behind "--". */
     static const struct gf_words reading = {print_compare_help, read_flag, add_path, true};
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
     struct words words = {.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
+    struct stat found;
     int code;
 
     if (!gf_flags_read(&reader, &reading, &words, &code))
@@ -626,7 +621,7 @@ int gf_cmd_compare(int argc, char **argv)
         return gf_cli_fail(GF_EXIT_USAGE, "compare",
                            "nothing to compare: gpufeed compare -- COMMAND, or "
                            "gpufeed compare A.json B.json");
-    if (is_folder(words.paths[0]))
+    if (stat(words.paths[0], &found) == 0 && S_ISDIR(found.st_mode))
         return compare_folders(&words, words.paths);
     if (words.json || words.fail_above >= 0)
         return gf_cli_fail(GF_EXIT_USAGE, "compare",

@@ -51,13 +51,6 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path);
 /* Adds `more`. */
 void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
 
-/*
- * Returns the row of a cause, and adds the row if it is missing. If the table is full, returns its
- * last row.
- */
-struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CAUSES],
-                                        const char *cause);
-
 /* Returns the change of a cause's seconds from one run to the other, if rows are sums over runs. */
 double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,
                          const double runs[2]);

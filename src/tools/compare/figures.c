@@ -13,8 +13,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CAUSES],
-                                        const char *cause)
+/*
+ * Returns the row of a cause, and adds the row if it is missing. If the table is full, returns its
+ * last row.
+ */
+static struct gf_figures_row *row_of_cause(struct gf_figures_row rows[GF_FIGURES_CAUSES],
+                                           const char *cause)
 {
     struct gf_figures_row *row = rows;
     char plain[sizeof(row->cause)];
@@ -31,7 +35,7 @@ struct gf_figures_row *gf_figures_cause(struct gf_figures_row rows[GF_FIGURES_CA
 static void add_row(struct gf_figures *figures, enum gf_figures_of kind,
                     const struct gf_figures_row *more)
 {
-    struct gf_figures_row *row = gf_figures_cause(figures->causes[kind], more->cause);
+    struct gf_figures_row *row = row_of_cause(figures->causes[kind], more->cause);
 
     row->count += more->count;
     row->seconds += more->seconds;
@@ -153,9 +157,9 @@ bool gf_figures_take_most(struct gf_figures figures[2], enum gf_figures_of kind,
     struct gf_figures_row *most[2] = {NULL};
 
     for (size_t i = 0; i < GF_FIGURES_CAUSES && *after[i].cause; i++)
-        gf_figures_cause(before, after[i].cause);
+        row_of_cause(before, after[i].cause);
     for (size_t i = 0; i < GF_FIGURES_CAUSES && *before[i].cause; i++) {
-        struct gf_figures_row *pair = gf_figures_cause(after, before[i].cause);
+        struct gf_figures_row *pair = row_of_cause(after, before[i].cause);
         if (fabs(gf_figures_growth(&before[i], pair, runs)) >
             (most[0] ? fabs(gf_figures_growth(most[0], most[1], runs)) : 0)) {
             most[0] = &before[i];

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,11 +116,9 @@ static struct {
 static struct {
     pthread_t thread;
     bool runs;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool ends;                /* protected by the lock */
+    sem_t end;                /* posted when the thread is to end */
     struct gf_gpu_clock sums; /* only the thread uses this, until it has ended */
-} reader = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} reader;
 
 /* Loads NVML once. */
 static bool open_nvml(void)
@@ -163,14 +162,11 @@ static void read_gpu(void *library, unsigned index, struct gf_gpu_clock *sums)
 static bool wait_period(void)
 {
     const struct timespec until = gf_timespec(gf_clock_ns(CLOCK_REALTIME) + PERIOD_NS);
-    int error = 0;
+    int error;
 
-    pthread_mutex_lock(&reader.lock);
-    while (!reader.ends && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&reader.changed, &reader.lock, &until);
-    const bool ends = reader.ends;
-    pthread_mutex_unlock(&reader.lock);
-    return !ends;
+    while ((error = sem_timedwait(&reader.end, &until) ? errno : 0) == EINTR)
+        ;
+    return error == ETIMEDOUT;
 }
 
 static void *read_gpus(void *unused)
@@ -188,7 +184,7 @@ static void *read_gpus(void *unused)
 static void clocks_begin(void)
 {
     reader.sums = (struct gf_gpu_clock){0};
-    reader.ends = false;
+    sem_init(&reader.end, 0, 0);
     reader.runs = open_nvml() && pthread_create(&reader.thread, NULL, read_gpus, NULL) == 0;
 }
 
@@ -196,10 +192,7 @@ static void clocks_end(struct gf_gpu_clock *add)
 {
     if (!reader.runs)
         return;
-    pthread_mutex_lock(&reader.lock);
-    reader.ends = true;
-    pthread_cond_signal(&reader.changed);
-    pthread_mutex_unlock(&reader.lock);
+    sem_post(&reader.end);
     pthread_join(reader.thread, NULL);
     reader.runs = false;
     gf_gpu_clock_add(add, &reader.sums);
