@@ -195,13 +195,6 @@ static void say_gpu_time(struct gf_answer *answer)
                      share, causes, recent);
 }
 
-/* Returns the share of the job's time in which the most affected thread was stalled. */
-static double worst_share(const struct gf_answer *answer)
-{
-    const double span = answer->to - answer->from;
-    return span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
-}
-
 /*
  * Returns the caller that has the most stalled time at a call site; 0 if unknown. Many call sites
  * are in helper functions, whose callers tell more.
@@ -280,7 +273,8 @@ static void say_stalls(struct gf_answer *answer)
         gf_lines_add(&answer->verdict, "%s stalled, for %s in total.", count, time);
         return;
     }
-    const double worst = worst_share(answer);
+    const double span = answer->to - answer->from;
+    const double worst = span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
     gf_tally_label(answer->job, GF_BY_THREAD, answer->threads.rows[0].key, name, sizeof(name));
     gf_amount_share(worst, 1, share);
     gf_lines_add(&answer->verdict,
@@ -436,28 +430,13 @@ static void say_nothing_found(struct gf_answer *answer)
                      "(--stall-us and --stall-wait-us of `gpufeed run`).");
 }
 
-/*
- * Adds the sentence about the first rank that differs. In the list of such ranks, it begins with
- * "rank" in lower case, so it is capitalized here.
- */
-static void say_rank(struct gf_answer *answer)
-{
-    if (answer->differing.count)
-        gf_lines_add(&answer->verdict, "R%s.", answer->differing.list[0] + 1);
-}
-
-static void say_no_rank(struct gf_answer *answer)
-{
-    if (answer->table.count > 1 && !answer->differing.count)
-        gf_lines_add(&answer->verdict, "No rank differs much from the median of all ranks.");
-}
-
 void gf_verdict_say(struct gf_answer *answer)
 {
     const bool stands = gf_standing_say(answer);
 
     gf_rank_compare(answer);
-    say_rank(answer);
+    if (answer->differing.count) /* each begins with "rank" */
+        gf_lines_add(&answer->verdict, "R%s.", answer->differing.list[0] + 1);
     say_gpu_time(answer);
     if (answer->stalls) {
         say_stalls(answer);
@@ -471,8 +450,8 @@ void gf_verdict_say(struct gf_answer *answer)
     else
         gf_step_text_say(answer);
     say_step_onset(answer);
-    if (!stands)
-        say_no_rank(answer);
+    if (!stands && answer->table.count > 1 && !answer->differing.count)
+        gf_lines_add(&answer->verdict, "No rank differs much from the median of all ranks.");
     say_staging(answer);
     gf_advice_say(answer);
     gf_notes_say(answer);

@@ -162,27 +162,20 @@ static void read_python_frame(struct gf_job *job, struct frames *frames, struct 
     add_frame(job, frames, text, *python.file != '<' && !gf_path_is_python_library(python.file));
 }
 
-static void read_native_frame(struct gf_job *job, struct frames *frames, struct gf_span frame)
-{
-    char text[1600], path[1024];
-
-    if (gf_frame_name_of(frame, false, text, sizeof(text), path))
-        add_frame(job, frames, text, !is_runtime(path));
-}
-
 static void read_frames(struct gf_job *job, struct frames *frames, const struct gf_event *event)
 {
     const bool is_python = event->python.size > 2;
     struct gf_scan scan = gf_scan_begin(is_python ? event->python : event->stack, '[');
     struct gf_span frame;
+    char text[1600], path[1024];
 
     if (!is_python)
         gf_frame_modules(event->modules);
     while (frames->count < FRAMES_MAX && gf_scan_element(&scan, &frame)) {
         if (is_python)
             read_python_frame(job, frames, frame);
-        else
-            read_native_frame(job, frames, frame);
+        else if (gf_frame_name_of(frame, false, text, sizeof(text), path))
+            add_frame(job, frames, text, !is_runtime(path));
     }
 }
 

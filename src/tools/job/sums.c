@@ -220,18 +220,11 @@ double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause)
     return share_of(time, &time->causes, cause);
 }
 
-/* The share of the interval that is after job->since. */
-static double part_of_activity(const struct gf_job *job, const struct gf_activity *activity)
-{
-    const double from = gf_max(activity->from, job->since);
-
-    return from < activity->to ? (activity->to - from) / (activity->to - activity->from) : 0;
-}
-
 void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
                        const struct gf_activity *activity)
 {
-    const double part = part_of_activity(job, activity);
+    const double after = activity->to - gf_max(activity->from, job->since);
+    const double part = after > 0 ? after / (activity->to - activity->from) : 0;
     double s = 0;
 
     for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++)

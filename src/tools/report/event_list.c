@@ -11,6 +11,41 @@
 #include <sys/resource.h>
 #include <time.h>
 
+/*
+ * Prints the date with its UTC offset before the first event of each day, because a job may run for
+ * days, and a reader may be in another time zone.
+ */
+static void print_day(const struct tm *local)
+{
+    static char day[32];
+    char now[32] = "";
+
+    strftime(now, sizeof(now), "%F, UTC%z", local);
+    if (strcmp(now, day) != 0)
+        puts(now);
+    memcpy(day, now, sizeof(day));
+}
+
+static void print_head(double told, int64_t pid, const char *kind)
+{
+    const double at = told >= 0 && told < 1e12 ? told : 0;
+    const time_t second = (time_t)at;
+    struct tm local;
+    char when[32] = "";
+
+    if (localtime_r(&second, &local)) {
+        print_day(&local);
+        strftime(when, sizeof(when), "%H:%M:%S", &local);
+    }
+    printf("%s.%03d %ld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
+}
+
+static void print_dropped(int64_t count)
+{
+    if (count)
+        printf("  (%ld lines before this line were dropped)\n", count);
+}
+
 static void print_text(struct gf_span value)
 {
     char text[1024];
@@ -60,9 +95,13 @@ static void print_frames(const struct gf_event *event)
             printf("      %s\n", text);
 }
 
-/* Prints a stall's call, cause, node and GPU, Python lines and native frames. */
-static void print_stall_text(const struct gf_event *event)
+/*
+ * Prints a stall's call, cause, node and GPU, Python lines and native frames. Builds no JSON tree,
+ * because nearly all lines are stalls.
+ */
+static void print_stall(const struct gf_event *event)
 {
+    print_head(gf_span_number(event->time), gf_span_int(event->pid), "stall");
     print_text(event->call);
     if (event->size.size)
         printf("(%ld)", gf_span_int(event->size));
@@ -78,6 +117,7 @@ static void print_stall_text(const struct gf_event *event)
     print_place(event);
     puts("]");
     print_frames(event);
+    print_dropped(gf_span_int(event->dropped));
 }
 
 static const char *event_text(const json_t *object, const char *key)
@@ -190,41 +230,6 @@ static void print_process(const json_t *event)
     puts("");
 }
 
-/*
- * Prints the date with its UTC offset before the first event of each day, because a job may run for
- * days, and a reader may be in another time zone.
- */
-static void print_day(const struct tm *local)
-{
-    static char day[32];
-    char now[32] = "";
-
-    strftime(now, sizeof(now), "%F, UTC%z", local);
-    if (strcmp(now, day) != 0)
-        puts(now);
-    memcpy(day, now, sizeof(day));
-}
-
-static void print_head(double told, int64_t pid, const char *kind)
-{
-    const double at = told >= 0 && told < 1e12 ? told : 0;
-    const time_t second = (time_t)at;
-    struct tm local;
-    char when[32] = "";
-
-    if (localtime_r(&second, &local)) {
-        print_day(&local);
-        strftime(when, sizeof(when), "%H:%M:%S", &local);
-    }
-    printf("%s.%03d %ld %s: ", when, (int)((at - (double)second) * 1000), pid, kind);
-}
-
-static void print_dropped(int64_t count)
-{
-    if (count)
-        printf("  (%ld lines before this line were dropped)\n", count);
-}
-
 static void print_event(const json_t *event)
 {
     print_head(json_number_value(json_object_get(event, "time")), event_number(event, "pid"),
@@ -242,14 +247,6 @@ static void print_event(const json_t *event)
     else
         puts(event_text(event, "text"));
     print_dropped(event_number(event, "dropped"));
-}
-
-/* Prints a stall without building a JSON tree, because nearly all lines are stalls. */
-static void print_stall(const struct gf_event *event)
-{
-    print_head(gf_span_number(event->time), gf_span_int(event->pid), "stall");
-    print_stall_text(event);
-    print_dropped(gf_span_int(event->dropped));
 }
 
 /*

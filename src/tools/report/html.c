@@ -174,13 +174,6 @@ static json_t *parts_of(const struct gf_gpu_time *time, const struct gf_gpu_part
     return list;
 }
 
-static json_t *gpu_of(const struct gf_gpu_time *time)
-{
-    return json_pack("{s:i,s:f,s:o,s:o}", "devices", (int)time->devices, "s", time->s, "states",
-                     parts_of(time, &time->states, gf_help_state), "causes",
-                     parts_of(time, &time->causes, gf_help_host));
-}
-
 /* Seconds by which local time is ahead of UTC. */
 static int utc_offset(double at)
 {
@@ -192,14 +185,17 @@ static int utc_offset(double at)
 
 static json_t *page_of(const struct gf_answer *answer)
 {
+    const struct gf_gpu_time *time = &answer->gpu_time;
     char scope[256];
-    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:o}", "answer",
+    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:{s:i,s:f,s:o,s:o}}", "answer",
                              gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
                              "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
                              (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
                              gf_stack_tree(answer->job), "idle", gf_idle_stacks(answer->job), "gpu",
-                             gpu_of(&answer->gpu_time));
+                             "devices", (int)time->devices, "s", time->s, "states",
+                             parts_of(time, &time->states, gf_help_state), "causes",
+                             parts_of(time, &time->causes, gf_help_host));
 
     gf_timeline_add(page, answer);
     add_reports(page, answer->job);

@@ -172,12 +172,6 @@ static void sum_stalls(struct metrics *metrics)
     metrics->count = kept;
 }
 
-/* Whether the stalls of a process are known only from its report, because it has no log. */
-static bool only_reported(const struct metrics *metrics, size_t process)
-{
-    return has_report(metrics, process) && !metrics->logged[metrics->owners[process]];
-}
-
 static void print_reported_causes(const struct metrics *metrics, enum gf_metric metric,
                                   size_t process)
 {
@@ -206,7 +200,7 @@ static void print_causes(const struct metrics *metrics, enum gf_metric metric)
         value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
     }
     for (size_t i = 0; i < job->process_count; i++)
-        if (only_reported(metrics, i))
+        if (has_report(metrics, i) && !metrics->logged[metrics->owners[i]])
             print_reported_causes(metrics, metric, i);
 }
 
