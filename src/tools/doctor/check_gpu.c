@@ -26,20 +26,16 @@ static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findi
     return false;
 }
 
-static void report_visible_gpus(const struct gf_visible_gpus *visible, struct gf_findings *ret)
-{
-    gf_ok(ret, "%s%zu GPU%s visible", visible->doubt ? "up to " : "", visible->count,
-          visible->count == 1 ? " is" : "s are");
-    if (visible->doubt)
-        gf_evidence(ret, "%s", visible->doubt);
-}
-
 void gf_check_gpus(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo *topo = input->topo;
+    const struct gf_visible_gpus *visible = &topo->visible;
 
-    if (topo->visible.count) {
-        report_visible_gpus(&topo->visible, ret);
+    if (visible->count) {
+        gf_ok(ret, "%s%zu GPU%s visible", visible->doubt ? "up to " : "", visible->count,
+              visible->count == 1 ? " is" : "s are");
+        if (visible->doubt)
+            gf_evidence(ret, "%s", visible->doubt);
         return;
     }
     if (!topo->gpu_count && find_non_pci_gpu(input, ret))
@@ -222,22 +218,18 @@ static bool has_limits(const struct gf_topo *topo)
     return topo->has_mask && !gf_set_empty(&topo->facts.mems);
 }
 
-static bool may_use(const struct gf_topo *topo, unsigned node)
-{
-    return !has_limits(topo) || gf_set_test(&topo->facts.mems, node);
-}
-
 /* The most free memory of a node; 0 if it is unknown. Ignores memory of GPUs and expanders. */
 static uint64_t most_free(const struct gf_check_input *input, const struct gf_nodes *nodes,
                           bool among)
 {
     const struct gf_machine *machine = input->topo->machine;
+    const bool limited = has_limits(input->topo);
     uint64_t most = 0, found;
 
     for (size_t i = 0; i < machine->node_count; i++) {
         const struct gf_node *node = &machine->nodes[i];
-        if (node->is_device || !may_use(input->topo, node->id) ||
-            gf_set_test(nodes, node->id) != among)
+        if (node->is_device || gf_set_test(nodes, node->id) != among ||
+            (limited && !gf_set_test(&input->topo->facts.mems, node->id)))
             continue;
         if (read_free(input, node->id, &found) && found > most)
             most = found;

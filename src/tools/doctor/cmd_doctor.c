@@ -157,13 +157,6 @@ static json_t *finding_json(const struct gf_finding *finding)
                      gf_json_text(finding->where[gf_where_slurm]));
 }
 
-static void print_json(const struct gf_findings *findings)
-{
-    gf_cli_print_json(
-        json_pack("{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version", GF_VERSION, "findings",
-                  GF_JSON_LIST(i, findings->count, finding_json(&findings->list[i]))));
-}
-
 /*
  * Prints the fixes as a shell script. If a command fails, for example in a container, the script goes
  * on with the next one. Fixes that are no commands, or may harm running programs, become comments.
@@ -202,7 +195,9 @@ static int show_findings(struct gf_check_input *input, enum output output)
     input->topo = &topo;
     gf_doctor_run(input, &findings);
     if (output == OUTPUT_JSON)
-        print_json(&findings);
+        gf_cli_print_json(json_pack(
+            "{s:i, s:s, s:o}", "schema", GF_DOCTOR_SCHEMA, "version", GF_VERSION, "findings",
+            GF_JSON_LIST(i, findings.count, finding_json(&findings.list[i]))));
     else if (output == OUTPUT_SCRIPT)
         print_script(&findings);
     else

@@ -48,16 +48,6 @@ static void restore_signals(const struct init_signals *old)
 }
 
 /*
- * Called in the child. Creates a process group, and makes it the terminal's foreground group.
- * SIGTTOU must be ignored, because it would stop the child.
- */
-static void become_foreground_group(void)
-{
-    if (setpgid(0, 0) == 0)
-        tcsetpgrp(STDIN_FILENO, getpgrp()); /* may fail: there may be no terminal */
-}
-
-/*
  * Makes the group that was in the foreground before the program's start the foreground group again,
  * so that a script continues to read the terminal. PID 1 ends with its namespace, and may have no
  * id of that group.
@@ -164,10 +154,10 @@ bool gf_init_fork(int *ret_code)
         return_terminal(program, before);
         return false;
     }
-    if (program == 0)
-        become_foreground_group();
-    else
+    if (program < 0)
         gf_cli_error("run", "--init has no effect: cannot fork: %s", strerror(errno));
+    else if (setpgid(0, 0) == 0) /* SIGTTOU, which would stop the child, is still ignored */
+        tcsetpgrp(STDIN_FILENO, getpgrp()); /* may fail: there may be no terminal */
     restore_signals(&old);
     return true;
 }

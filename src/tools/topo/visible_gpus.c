@@ -70,12 +70,6 @@ static bool read_gpu(const char *root, const char *bdf, bool any_node, struct gf
 
 GF_COMPARATOR(compare_bdf, struct gf_visible_gpu, strcasecmp(one->bdf, other->bdf))
 
-static void add_recorded(const struct gf_machine *machine, struct gf_visible_gpus *ret)
-{
-    for (size_t i = 0; i < machine->gpu_count && ret->count < GF_VISIBLE_GPUS_MAX; i++)
-        memcpy(ret->gpus[ret->count++].bdf, machine->gpus[i].bdf, sizeof(ret->gpus[0].bdf));
-}
-
 void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
                           struct gf_visible_gpus *ret)
 {
@@ -87,7 +81,8 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
         if (gf_pci_is_canonical(name) && read_gpu(root, name, any_node, &ret->gpus[ret->count]))
             ret->count++;
     if (!folder && machine && machine->recorded)
-        add_recorded(machine, ret);
+        for (size_t i = 0; i < machine->gpu_count && i < GF_VISIBLE_GPUS_MAX; i++)
+            memcpy(ret->gpus[ret->count++].bdf, machine->gpus[i].bdf, sizeof(ret->gpus[0].bdf));
     qsort(ret->gpus, ret->count, sizeof(ret->gpus[0]), compare_bdf);
 }
 
