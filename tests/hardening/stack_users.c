@@ -130,7 +130,7 @@ static int sizes(pthread_attr_t *attr)
     const size_t all[] = {STACK,       PTHREAD_STACK_MIN, 100 << 10,      (1 << 20) - 64,
                           1 << 20,     8 << 20,           100000,         123456 + 13,
                           1 << 20 | 7, (100 << 10) + 1,   (1 << 20) - 63, (8 << 20) + 1,
-                          SIZE_MAX,    SIZE_MAX - 62};
+                          SIZE_MAX,    SIZE_MAX - 62,     SIZE_MAX / 2};
     void *start;
     size_t size;
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

@@ -168,7 +168,7 @@ int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t 
 #define EXTRA ((size_t)16 << 10)
 #define ALIGNMENT 64U
 #define MARK 1U
-#define LARGEST (SIZE_MAX / 2) /* RLIM_INFINITY is larger */
+#define LARGEST ((size_t)1 << 56) /* more than the address space; RLIM_INFINITY is larger */
 
 static bool is_enlarged(size_t size)
 {
