@@ -39,7 +39,7 @@ static void requests_keep_to_the_limit(void **state)
 static void growth_for_busy_streams_is_bounded(void **state)
 {
     (void)state;
-    for (size_t bytes = GF_MIB(3); bytes < GF_MIB(200); bytes *= 2) {
+    for (size_t bytes = GF_MIB(3); bytes < GF_MIB(200); bytes *= 4) {
         struct gf_ring *ring = ready(GF_SIZE_AUTO);
         for (unsigned i = 0; i < 20; i++) {
             gf_ring_want_contiguous(ring, bytes);

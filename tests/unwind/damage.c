@@ -10,6 +10,11 @@
 /* Offset of the program in a description without augmentation data. */
 #define PROGRAM 17
 
+size_t damage_rounds(size_t before_release, size_t suite)
+{
+    return getenv("GF_LONG") ? before_release : suite;
+}
+
 uint64_t series_next(struct series *series)
 {
     series->state += UINT64_C(0x9e3779b97f4a7c15);

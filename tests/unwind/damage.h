@@ -19,6 +19,9 @@ size_t series_below(struct series *series, size_t limit);
  */
 struct object damage_copy(const struct object *object, bool ends_at_page);
 
+/* How often a test damages something: in the suite full, which sets GF_LONG, and else. */
+size_t damage_rounds(size_t before_release, size_t suite);
+
 #define CHANGES_MOST 3
 
 /* What was changed, and the address to look up. */

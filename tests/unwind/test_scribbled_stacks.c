@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
-#define SCRIBBLES 8000
+#define SCRIBBLES 8000, 4000
 #else
-#define SCRIBBLES 25000
+#define SCRIBBLES 25000, 10000
 #endif
 #define BYTES_MOST 65536 /* bytes of a stack; sanitizers make frames large */
 /* Each step takes a few words of each register's rule. */
@@ -244,8 +244,9 @@ static int compare_deeply(const void *a, const void *b)
 
 static void test_stacks(void **state)
 {
-    struct answer *own = child_memory(SCRIBBLES * sizeof(*own));
-    struct answer *theirs = child_memory(SCRIBBLES * sizeof(*theirs));
+    const size_t scribbles = damage_rounds(SCRIBBLES);
+    struct answer *own = child_memory(scribbles * sizeof(*own));
+    struct answer *theirs = child_memory(scribbles * sizeof(*theirs));
     struct child_outcome outcome, reference;
     size_t alike = 0, whole = 0, shorter = 0, wrong = 0;
 
@@ -257,9 +258,9 @@ static void test_stacks(void **state)
     compare_deeply(&(int){1}, &(int){2});
     objects_list(&objects);
     find_telling();
-    child_run(ask_own, SCRIBBLES, own, sizeof(*own), &outcome);
-    child_run(ask_reference, SCRIBBLES, theirs, sizeof(*theirs), &reference);
-    for (size_t i = 0; i < SCRIBBLES; i++) {
+    child_run(ask_own, scribbles, own, sizeof(*own), &outcome);
+    child_run(ask_reference, scribbles, theirs, sizeof(*theirs), &reference);
+    for (size_t i = 0; i < scribbles; i++) {
         const size_t count = compare(&own[i], &theirs[i]);
         if (count == SIZE_MAX && wrong++ < 5)
             complain(i, &own[i], &theirs[i]);
@@ -268,18 +269,18 @@ static void test_stacks(void **state)
         shorter += own[i].count < own[0].count;
     }
     print_message(
-        "# %zu frames alike, of %d stacks %zu to both ends, %zu cut short; libunwind: %zu crashed, "
+        "# %zu frames alike, of %zu stacks %zu to both ends, %zu cut short; libunwind: %zu crashed, "
         "%zu hung\n",
-        alike, SCRIBBLES, whole, shorter, reference.crashed, reference.hung);
-    if (outcome.answered != SCRIBBLES)
+        alike, scribbles, whole, shorter, reference.crashed, reference.hung);
+    if (outcome.answered != scribbles)
         print_message("# own: %zu crashed, %zu hung, the first with scribble %zu\n",
                       outcome.crashed, outcome.hung, outcome.first_lost);
-    assert_int_equal(outcome.answered, SCRIBBLES);
+    assert_int_equal(outcome.answered, scribbles);
     assert_int_equal(wrong, 0);
-    for (size_t i = 0; i < SCRIBBLES; i++)
+    for (size_t i = 0; i < scribbles; i++)
         assert_true(own[i].sound);
     assert_true(own[0].count == GF_UNWIND_FRAMES && theirs[0].count == GF_UNWIND_FRAMES);
-    assert_true(whole > SCRIBBLES / 4 && shorter > SCRIBBLES / 8 && alike > (size_t)5 * SCRIBBLES);
+    assert_true(whole > scribbles / 4 && shorter > scribbles / 8 && alike > 5 * scribbles);
 }
 
 int main(void)
