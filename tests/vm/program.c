@@ -6,6 +6,7 @@
  *   heap NAME BYTES CHUNK   mallocs BYTES in pieces of CHUNK, writes every page, keeps them
  *   threads NAME N BYTES    N threads that each malloc and write BYTES, then wait
  *   busy N                  N threads that never stop computing
+ *   bursts N                N threads that all compute 20 ms at the same time, five times a second
  *   starts N                a thread starts making N threads that only wait
  *   started                 waits until these threads exist
  *   pinned CPU              a thread that sets its own affinity to CPU, then waits
@@ -39,10 +40,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE ((uintptr_t)4096)
 #define BLOCKS_MAX 65536
+#define SECOND UINT64_C(1000000000)
+#define BURST_NS (SECOND / 5)
 
 struct block {
     uintptr_t start, end;
@@ -139,6 +143,32 @@ static void *busy_thread(void *unused)
     (void)unused;
     for (volatile uint64_t i = 0;; i++)
         ;
+    return NULL;
+}
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * The threads of all processes begin at the same time, so that they wait for CPUs as threads that
+ * always compute do, and the host's CPUs have time for other tests.
+ */
+static void *bursts_thread(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        const uint64_t begin = (now_ns(CLOCK_MONOTONIC) / BURST_NS + 1) * BURST_NS;
+        const struct timespec at = {(time_t)(begin / SECOND), (long)(begin % SECOND)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        const uint64_t end = now_ns(CLOCK_THREAD_CPUTIME_ID) + BURST_NS / 10;
+        while (now_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+            for (volatile unsigned i = 0; i < 10000; i++)
+                ;
+    }
     return NULL;
 }
 
@@ -378,6 +408,8 @@ static char **run(char **step)
             step += 3;
         } else if (!strcmp(word, "busy")) {
             start(busy_thread, NULL, (unsigned)atoi(*step++));
+        } else if (!strcmp(word, "bursts")) {
+            start(bursts_thread, NULL, (unsigned)atoi(*step++));
         } else if (!strcmp(word, "starts")) {
             starts = (unsigned)atoi(*step++);
             start(making_thread, NULL, 1);

@@ -14,7 +14,7 @@ def row_starved_threads_get_the_idle_cpus_back(machine):
     memory policy as numa_maps shows, and the heap has no policy."""
     path = "/tmp/report.%p.json"
     program = Program(PROGRAM, "init", "ctx", 0, "sleep", 1000, "mem", 0, 4096, "heap", "a", 8 << 20, 1 << 20,
-                      "threads", "b", 3, 1 << 20, "say", "bound", "busy", 12, "say", "x", "mem", 0, 4096, "say", "y",
+                      "threads", "b", 3, 1 << 20, "say", "bound", "bursts", 12, "say", "x", "mem", 0, 4096, "say", "y",
                       env=machine.env(NODE1, GPUFEED_REPORT=path))
     pid = program.at("bound")
     check_threads(pid, machine.nodes[1])
@@ -48,7 +48,7 @@ def check_kept(path, pid):
 @row("two", positive=True)
 def row_starved_workers_under_an_idle_parent(machine):
     """Ten forked workers that compute on four CPUs; their parent only waits."""
-    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "fork", 10, "busy", 1, "say", "w",
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "fork", 10, "bursts", 1, "say", "w",
                       "end", "say", "x", env=machine.env(NODE1))
     pid = program.at("bound")
     check_threads(pid, machine.nodes[1])
@@ -61,7 +61,7 @@ def row_starved_workers_under_an_idle_parent(machine):
 
 @row("four", positive=True)
 def row_starved_threads_get_the_socket_first(machine):
-    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "busy", 8, "say", "x",
+    program = Program(PROGRAM, "init", "ctx", 0, "say", "bound", "bursts", 8, "say", "x",
                       env=machine.env(NODE2, GPUFEED_BIND="node"))
     pid = program.at("bound")
     check_threads(pid, machine.nodes[2])
