@@ -268,10 +268,10 @@ static void test_stacks(void **state)
         whole += count == own[i].count && count == theirs[i].count;
         shorter += own[i].count < own[0].count;
     }
-    print_message(
-        "# %zu frames alike, of %zu stacks %zu to both ends, %zu cut short; libunwind: %zu crashed, "
-        "%zu hung\n",
-        alike, scribbles, whole, shorter, reference.crashed, reference.hung);
+    print_message("# %zu frames alike, of %zu stacks %zu to both ends, %zu cut short; libunwind: "
+                  "%zu crashed, "
+                  "%zu hung\n",
+                  alike, scribbles, whole, shorter, reference.crashed, reference.hung);
     if (outcome.answered != scribbles)
         print_message("# own: %zu crashed, %zu hung, the first with scribble %zu\n",
                       outcome.crashed, outcome.hung, outcome.first_lost);
