@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met. Prints "done" if the copy is
- * made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on the stream,
- * so the driver makes the copy.
+ * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met|crowd|fault. Prints "done" if the copy
+ * is made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on the stream,
+ * so the driver makes the copy. crowd: other threads have all records of their own that the library gives. fault:
+ * the stream is destroyed while the program's handler of a fault runs, in the middle of the copy.
  */
 #include "kit.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SIZE (16 * MIB)
@@ -19,6 +24,7 @@ static CUfunction spin;
 static unsigned char *host;
 static pid_t copier;
 static CUcontext context;
+static sem_t there;
 
 static void wait_and_copy(void *back)
 {
@@ -69,6 +75,87 @@ static void round_of(bool back, CUevent met)
         WANT(host[at] == (back ? 2 : 1));
 }
 
+static volatile bool faulted;
+
+static void on_fault(int number, siginfo_t *info, void *unused)
+{
+    void *const page = (void *)((uintptr_t)info->si_addr & ~(uintptr_t)4095);
+
+    (void)number, (void)unused;
+    faulted = true;
+    kit_sleep_us(300000); /* longer than another thread waits for a copy without progress */
+    WANT(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void copy_halves(void *half)
+{
+    const size_t bytes = (size_t)half;
+    CUdeviceptr to[] = {device, device + bytes},
+                from[] = {(uintptr_t)host, (uintptr_t)host + bytes};
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+    size_t sizes[] = {bytes, bytes}, first = 0;
+
+    MUST(cu.cuMemcpyBatchAsync_v2(to, from, sizes, 2, &attributes, &first, 1, stream));
+}
+
+static void copy_bytes(void *bytes)
+{
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, (size_t)bytes, stream));
+}
+
+static void fault_at(size_t offset, size_t bytes, bool halves)
+{
+    unsigned char *const result = kit_pageable(bytes);
+
+    stream = kit_stream();
+    memset(host, 1, bytes);
+    MUST(cu.cuMemsetD8_v2(device, 2, bytes));
+    MUST(cu.cuCtxSynchronize());
+    faulted = false;
+    WANT(mprotect(host + offset, 4096, PROT_NONE) == 0);
+    kit_thread(context, halves ? copy_halves : copy_bytes, (void *)(halves ? bytes / 2 : bytes));
+    while (!faulted)
+        kit_sleep_us(1000);
+    MUST(cu.cuStreamDestroy_v2(stream));
+    kit_join();
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemcpyDtoH_v2(result, device, bytes));
+    for (size_t at = 0; at < bytes; at++)
+        WANT(result[at] == 1);
+}
+
+static void fault(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+
+    kit_complete_ring(device, host, SIZE, kit_stream());
+    WANT(sigaction(SIGSEGV, &action, NULL) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        fault_at(0, SIZE, i % 2);
+        fault_at(0, MIB, false);
+        fault_at(MIB - 4096, MIB, false);
+        fault_at(MIB, 2 * MIB, i % 2);
+    }
+}
+
+static void *stay(void *unused)
+{
+    MUST(cu.cuCtxSetCurrent(context));
+    sem_post(&there);
+    pause();
+    return unused;
+}
+
+static void crowd(void)
+{
+    pthread_t thread;
+
+    for (unsigned i = 0; i < 70; i++) {
+        WANT(pthread_create(&thread, NULL, stay, NULL) == 0);
+        sem_wait(&there);
+    }
+}
+
 int main(int argc, char **argv)
 {
     CUmodule module;
@@ -83,7 +170,11 @@ int main(int argc, char **argv)
     device = kit_device(SIZE);
     host = kit_pageable(SIZE);
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    for (unsigned i = 0; i < ROUNDS; i++)
+    if (strcmp(argv[1], "crowd") == 0)
+        crowd();
+    if (strcmp(argv[1], "fault") == 0)
+        fault();
+    for (unsigned i = 0; i < ROUNDS && strcmp(argv[1], "fault") != 0; i++)
         round_of(strcmp(argv[1], "h2d") != 0, strcmp(argv[1], "met") == 0 ? event : NULL);
     puts("done");
     fflush(stdout);

@@ -107,18 +107,19 @@ static struct gf_submitter *own_record(void)
     return own < GF_SUBMITTERS ? &records()->submitters[own] : NULL;
 }
 
+bool gf_hold_is_possible(void)
+{
+    return !records() || own_record();
+}
+
 void gf_hold_publish(CUcontext context)
 {
     struct gf_submitter *const own = own_record();
-    if (own)
-        gf_store_release(&own->context, (uintptr_t)context);
-}
 
-void gf_hold_leaves_stream(void)
-{
-    struct gf_submitter *const own = own_record();
-    if (own)
-        gf_store_relaxed(&own->lost_stream, 0);
+    if (!own)
+        return;
+    gf_store_relaxed(&own->lost_stream, 0);
+    gf_store_release(&own->context, (uintptr_t)context);
 }
 
 bool gf_hold_uses_stream(CUstream stream)
@@ -137,7 +138,7 @@ bool gf_hold_uses_stream(CUstream stream)
 void gf_hold_used_stream(void)
 {
     struct gf_submitter *const own = own_record();
-    if (own)
+    if (own && !batch.hold.ticket)
         gf_store_release(&own->used_stream, 0);
 }
 
@@ -378,12 +379,13 @@ bool gf_hold_begin_batch(CUstream stream, CUcontext context)
     batch.stream = stream;
     batch.context = context;
     gf_hold_cut(&batch.hold);
-    return true;
+    return gf_hold_uses_stream(stream);
 }
 
 void gf_hold_end_batch(void)
 {
     gf_hold_end(&batch.hold);
+    gf_hold_used_stream();
 }
 
 /* Waiting. */

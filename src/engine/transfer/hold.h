@@ -48,18 +48,23 @@ bool gf_hold_others_submit(void);
 void gf_hold_note_shared(CUstream stream, CUcontext context);
 
 /*
+ * Whether the calling thread has a record of its own. Else its copies hold nothing, and no thread
+ * that destroys their stream knows of them, so they must not wait for it.
+ */
+bool gf_hold_is_possible(void);
+/*
  * Publishes the context of the copy that the calling thread is inside, until the hook leaves its call.
- * So copies in other contexts know that this copy does not concern them.
+ * So copies in other contexts know that this copy does not concern them. From now on the copy notices
+ * that another thread destroys its stream.
  */
 void gf_hold_publish(CUcontext context);
 
 /*
- * Called before and after a copy waits for its stream. False: another thread has destroyed the stream
+ * Called after a copy has waited for its stream. False: another thread has destroyed the stream
  * meanwhile. Its work is done, but the copy must not use it any more. Otherwise no thread destroys it
  * until gf_hold_used_stream, which is called when the copy holds the stream, or has been made, also by
  * the driver.
  */
-void gf_hold_leaves_stream(void);
 bool gf_hold_uses_stream(CUstream stream);
 void gf_hold_used_stream(void);
 
@@ -97,8 +102,8 @@ void gf_hold_issue_end(const struct gf_hold *issuing);
 void gf_hold_end(struct gf_hold *hold);
 
 /*
- * Holds the stream for all members of a batch of the calling thread, until gf_hold_end_batch.
- * The result is false as for gf_hold_begin.
+ * Holds the stream for all members of a batch of the calling thread, and uses it, until
+ * gf_hold_end_batch. The result is false as for gf_hold_begin, or if the stream was destroyed.
  */
 bool gf_hold_begin_batch(CUstream stream, CUcontext context);
 void gf_hold_end_batch(void);

@@ -36,9 +36,8 @@ static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_re
     const bool waits = !call->async || admission->kind.direction == gf_direction_d2h;
     bool idle = false;
 
-    if (!request.ring || !gf_ring_is_on(request.ring))
+    if (!request.ring || !gf_ring_is_on(request.ring) || (waits && !gf_hold_is_possible()))
         return false;
-    gf_hold_leaves_stream();
     if (gf_pipeline_await_stream(&request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret) !=
         gf_bypass_none)
         return false;

@@ -402,8 +402,12 @@ CUresult gf_pipeline_issue(struct gf_pipeline *pipeline, uint64_t chunk,
 {
     struct gf_hold issuing;
     const bool is_held = gf_hold_issue_begin(pipeline->hold, &issuing);
-    /* Such a copy has a slot for each chunk, so no DMA waits for work behind another one. */
-    const bool stays = gf_never_waits(request->call, pipeline->to_host) && chunk > 0;
+    /*
+     * Such a copy has a slot for each chunk, so no DMA waits for work behind another one. It moves
+     * only if another thread destroys its stream.
+     */
+    const bool stays = gf_never_waits(request->call, pipeline->to_host) && chunk > 0 &&
+                       (is_held || gf_hold_uses_stream(request->call->stream));
     const bool is_gated =
         (is_held || stays) && !is_on_ring(pipeline) &&
         (stays ? gf_issue_insist : gf_issue_enter)(pipeline->stream, &pipeline->captures);

@@ -72,9 +72,8 @@ static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bo
     bool idle = true;
 
     *ret_order = gf_order_queued;
-    if (waits && shared)
+    if (waits && (shared || !gf_hold_is_possible()))
         return gf_bypass_shared;
-    gf_hold_leaves_stream();
     enum gf_bypass reason =
         gf_pipeline_await_stream(request, waits ? 0 : GF_TUNE_IDLE_NS, &idle, ret);
     if (waits && reason == gf_bypass_none && !gf_hold_uses_stream(request->call->stream)) {
