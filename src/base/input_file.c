@@ -150,7 +150,9 @@ int gf_input_open_in(const char *root, const char *path)
 
 DIR *gf_input_folder_in(const char *root, const char *path)
 {
-    const int name = open_name_in(*root ? root : "/", path, O_DIRECTORY);
+    if (!*root)
+        return opendir(path);
+    const int name = open_name_in(root, path, O_DIRECTORY);
     const int fd = name < 0 ? name : open_at(name, ".", O_RDONLY | O_DIRECTORY);
     DIR *const folder = fd < 0 ? NULL : fdopendir(fd);
 
