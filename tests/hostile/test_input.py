@@ -267,6 +267,20 @@ def test_modules_and_frames(tmp_path):
     every_output(tmp_path / "log")
 
 
+@pytest.mark.parametrize("events, frames", [(10, 60000), (1500, 127)])
+def test_frames_that_are_listed(tmp_path, events, frames):
+    """A frame of 6 bytes is printed as the name of its module, and the lines of equal stacks are kept."""
+    modules = '[{"path":"%s","build_id":"aa"}]' % ("m" * 1000)
+    with open(tmp_path / "log", "w", encoding="ascii") as log:
+        log.write(ONE_PROCESS)
+        for i in range(events):
+            log.write(stall(i, stack='["0+%x"%s]' % (i, ',"0+1"' * frames), modules=modules))
+    with open(tmp_path / "list", "wb") as out:
+        done = subprocess.run([COMMAND, "report", "--events", tmp_path / "log"], stdout=out, timeout=100, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (128 << 20,) * 2))
+    assert done.returncode == 0 and (tmp_path / "list").stat().st_size < 40 * (tmp_path / "log").stat().st_size + (200 << 20)
+
+
 def test_modules_of_many_events(tmp_path):
     (tmp_path / "log").write_text(ONE_PROCESS + "".join(
         stall(i, stack=f'["0+{i:x}"]', modules="[" + ",".join('{"path":"/p%d-%d","build_id":"12"}' % (i, k) for k in range(16)) + "]")

@@ -115,11 +115,9 @@ static void gf_job_activity_add(struct gf_job *job, uint32_t process, const stru
     add_longest(job, process, event->longest, to - mono);
 }
 
-#define FRAMES_MAX 128
-
 /* A stack that is being read; the innermost frame is the first one. */
 struct frames {
-    uint32_t list[FRAMES_MAX];
+    uint32_t list[GF_FRAMES_MAX];
     uint32_t count;
     /* Indexes in `list` of the two innermost frames of the program's own code. */
     uint32_t own[2], own_count;
@@ -144,7 +142,7 @@ static bool is_runtime(const char *path)
 
 static void add_frame(struct gf_job *job, struct frames *frames, const char *text, bool is_own)
 {
-    if (frames->count == FRAMES_MAX)
+    if (frames->count == GF_FRAMES_MAX)
         return;
     if (is_own && frames->own_count < GF_ARRAY_LEN(frames->own))
         frames->own[frames->own_count++] = frames->count;
@@ -171,7 +169,7 @@ static void read_frames(struct gf_job *job, struct frames *frames, const struct 
 
     if (!is_python)
         gf_frame_modules(event->modules);
-    while (frames->count < FRAMES_MAX && gf_scan_element(&scan, &frame)) {
+    while (frames->count < GF_FRAMES_MAX && gf_scan_element(&scan, &frame)) {
         if (is_python)
             read_python_frame(job, frames, frame);
         else if (gf_frame_name_of(frame, false, text, sizeof(text), path))

@@ -227,6 +227,8 @@ void gf_sources_free(struct gf_sources *sources);
  */
 #define GF_FOREIGN_LINES 3
 
+#define GF_FRAMES_MAX 128 /* of an event; the library writes fewer */
+
 /* How much input of each kind was read. */
 struct gf_read_counts {
     size_t logs, reports, empty; /* sources */

@@ -84,13 +84,14 @@ static void print_frames(const struct gf_event *event)
     struct gf_python_text line;
     struct gf_span frame;
     char text[2048];
+    unsigned count = 0;
 
-    while (gf_scan_element(&python, &frame)) {
+    while (count++ < GF_FRAMES_MAX && gf_scan_element(&python, &frame)) {
         gf_frame_python(frame, &line);
         printf("    %s:%ld in %s\n", line.file, line.line, line.function);
     }
     gf_frame_modules(event->modules);
-    while (gf_scan_element(&native, &frame))
+    while (count++ < GF_FRAMES_MAX && gf_scan_element(&native, &frame))
         if (gf_frame_name_of(frame, true, text, sizeof(text), NULL))
             printf("      %s\n", text);
 }
