@@ -23,8 +23,8 @@ struct gf_lane {
 struct gf_lanes {
     struct gf_lane *list;
     size_t count;
-    int *of_thread;                  /* lane of each thread; -1 without one */
-    int *of_process[GF_LANE_THREAD]; /* lane of each process by kind; -1 without one */
+    int *of_thread; /* lane of each thread; -1 without one */
+    int *of_step;   /* lane of each process's steps; -1 without one */
     /*
      * Number of threads with stalls or copies, and of processes with activity or steps, that have
      * no lane.
@@ -40,10 +40,11 @@ struct candidate {
     double s;
 };
 
+/* Which threads and processes get lanes. */
 struct work {
     const struct gf_job *job;
-    struct candidate *threads, *processes, *order;
-    bool *has[GF_LANE_THREAD]; /* by process */
+    struct candidate *threads, *processes;
+    bool (*has)[GF_LANE_THREAD]; /* by process and kind */
 };
 
 GF_COMPARATOR(by_time, struct candidate,
@@ -61,29 +62,6 @@ static int by_rank(const void *a, const void *b, void *job)
     return gf_order(one->number, other->number);
 }
 
-static void begin_work(struct work *work, const struct gf_job *job)
-{
-    work->job = job;
-    work->threads = gf_cli_alloc(job->thread_count, sizeof(*work->threads));
-    work->processes = gf_cli_alloc(job->process_count, sizeof(*work->processes));
-    work->order = gf_cli_alloc(job->process_count, sizeof(*work->order));
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-        work->has[kind] = gf_cli_alloc(job->process_count, sizeof(bool));
-    for (size_t i = 0; i < job->thread_count; i++)
-        work->threads[i].number = (uint32_t)i;
-    for (size_t i = 0; i < job->process_count; i++)
-        work->processes[i].number = work->order[i].number = (uint32_t)i;
-}
-
-static void free_work(struct work *work)
-{
-    free(work->threads);
-    free(work->processes);
-    free(work->order);
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-        free(work->has[kind]);
-}
-
 static void add_up(struct work *work)
 {
     const struct gf_job *job = work->job;
@@ -96,13 +74,13 @@ static void add_up(struct work *work)
         const struct gf_activity *activity = &job->activity[i];
         for (int state = 0; state < GF_ACTIVITY_STATES; state++)
             if (activity->state_s[state] > 0)
-                work->has[GF_LANE_GPU][activity->process] = true;
+                work->has[activity->process][GF_LANE_GPU] = true;
         if (activity->bytes[0] + activity->bytes[1] > 0)
-            work->has[GF_LANE_COPIES][activity->process] = true;
+            work->has[activity->process][GF_LANE_COPIES] = true;
         work->processes[activity->process].s += 1e-9 + activity->state_s[GF_ACTIVITY_EMPTY];
     }
     for (size_t i = 0; i < job->mark_count; i++) {
-        work->has[GF_LANE_STEPS][job->marks[i].process] = true;
+        work->has[job->marks[i].process][GF_LANE_STEPS] = true;
         work->processes[job->marks[i].process].s += 1e-9;
     }
 }
@@ -125,10 +103,10 @@ static size_t choose(struct candidate *list, size_t count, size_t most, size_t *
 static void add_lane(struct gf_lanes *lanes, enum gf_lane_kind kind, uint32_t process,
                      uint32_t thread)
 {
-    int *of =
-        kind == GF_LANE_THREAD ? &lanes->of_thread[thread] : &lanes->of_process[kind][process];
-
-    *of = (int)lanes->count;
+    if (kind == GF_LANE_THREAD)
+        lanes->of_thread[thread] = (int)lanes->count;
+    else if (kind == GF_LANE_STEPS)
+        lanes->of_step[process] = (int)lanes->count;
     lanes->list[lanes->count++] =
         (struct gf_lane){.kind = kind, .process = process, .thread = thread};
 }
@@ -141,13 +119,13 @@ static void make_list(struct work *work, struct gf_lanes *lanes)
     const size_t processes =
         choose(work->processes, job->process_count, GF_LANES_PROCESSES, &lanes->hidden_processes);
     for (size_t i = processes; i < job->process_count; i++)
-        for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-            work->has[kind][work->processes[i].number] = false;
-    qsort_r(work->order, job->process_count, sizeof(*work->order), by_rank, (void *)(uintptr_t)job);
+        memset(work->has[work->processes[i].number], 0, sizeof(*work->has));
+    qsort_r(work->processes, job->process_count, sizeof(*work->processes), by_rank,
+            (void *)(uintptr_t)job);
     for (size_t i = 0; i < job->process_count; i++) {
-        const uint32_t process = work->order[i].number;
+        const uint32_t process = work->processes[i].number;
         for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-            if (work->has[kind][process])
+            if (work->has[process][kind])
                 add_lane(lanes, kind, process, 0);
         for (size_t k = 0; k < threads; k++)
             if (job->threads[work->threads[k].number].process == process)
@@ -172,19 +150,28 @@ static int *no_numbers(size_t count)
 static void gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
 {
     const struct gf_job *job = answer->job;
-    struct work work;
+    struct work work = {
+        .job = job,
+        .threads = gf_cli_alloc(job->thread_count, sizeof(*work.threads)),
+        .processes = gf_cli_alloc(job->process_count, sizeof(*work.processes)),
+        .has = gf_cli_alloc(job->process_count, sizeof(*work.has)),
+    };
 
     *ret = (struct gf_lanes){
         .list = gf_cli_alloc(GF_LANES_THREADS + GF_LANE_THREAD * GF_LANES_PROCESSES,
                              sizeof(*ret->list)),
         .of_thread = no_numbers(job->thread_count),
+        .of_step = no_numbers(job->process_count),
     };
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-        ret->of_process[kind] = no_numbers(job->process_count);
-    begin_work(&work, job);
+    for (size_t i = 0; i < job->thread_count; i++)
+        work.threads[i].number = (uint32_t)i;
+    for (size_t i = 0; i < job->process_count; i++)
+        work.processes[i].number = (uint32_t)i;
     add_up(&work);
     make_list(&work, ret);
-    free_work(&work);
+    free(work.threads);
+    free(work.processes);
+    free(work.has);
 }
 
 /*
@@ -408,9 +395,9 @@ static void add_steps(json_t *page, const struct gf_answer *answer, const struct
 
     for (size_t i = 0; i < steps->ended && i < GF_TIMELINE_EVENTS; i++) {
         const struct gf_step *step = &steps->list[i];
-        json_array_append_new(
-            list, json_pack("[i,f,f,I]", lanes->of_process[GF_LANE_STEPS][step->process],
-                            step->at - answer->from, step->s, (json_int_t)step->step));
+        json_array_append_new(list,
+                              json_pack("[i,f,f,I]", lanes->of_step[step->process],
+                                        step->at - answer->from, step->s, (json_int_t)step->step));
     }
     json_object_set_new(page, "stepEvents", list);
     json_object_set_new(page, "stepCount", json_integer((json_int_t)steps->ended));
@@ -446,6 +433,5 @@ void gf_timeline_add(json_t *page, const struct gf_answer *answer)
     add_lengths(page, answer->job);
     free(lanes.list);
     free(lanes.of_thread);
-    for (int kind = 0; kind < GF_LANE_THREAD; kind++)
-        free(lanes.of_process[kind]);
+    free(lanes.of_step);
 }
