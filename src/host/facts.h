@@ -27,9 +27,8 @@ int gf_allowed_cpus(struct gf_cpus *ret);
  */
 
 struct gf_facts {
-    struct gf_cpus
-        /* The CPU mask before the library acted; see struct gf_startup_env and GPUFEED_BOUND. */
-        start;
+    /* The CPU mask before the library acted; see struct gf_startup_env and GPUFEED_BOUND. */
+    struct gf_cpus start;
     /*
      * The CPUs that the process could use with the widest mask. They are read from the cpuset
      * cgroup, because Cpus_allowed shows only the present mask. If no cgroup file contains them,
@@ -94,10 +93,7 @@ unsigned gf_facts_thread_count(const struct gf_cpus *start, const struct gf_cpus
  */
 #define GF_UNTRIED ECANCELED
 
-/*
- * Each member is 0 if the call succeeded, otherwise the call's errno or
- * GF_UNTRIED.
- */
+/* Each member is 0 if the call succeeded, otherwise the call's errno or GF_UNTRIED. */
 struct gf_probe {
     int set_affinity;
     int get_mempolicy;

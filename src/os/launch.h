@@ -47,7 +47,6 @@ const char *gf_launch_job(char *const *envp);
 const char *gf_launch_pinning(char *const *envp);
 /*
  * Returns the name of the variable or argument with which a framework binds its own workers; NULL
- * if not found.
- * root: see os/procfs.h.
+ * if not found. root: see os/procfs.h.
  */
 const char *gf_launch_binder(const char *root, char *const *envp);

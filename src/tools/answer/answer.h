@@ -37,9 +37,7 @@ struct gf_answer {
     uint64_t delay_ms, throttled_ms, fault_ms, dropped;
     uint64_t unlogged; /* stalls that reports count and logs lack, except for dropped lines */
     size_t processes, hosts, running, observing, reported;
-    /*
-     * Processes without a report whose log lacks their exit, and the one whose log ended first.
-     */
+    /* Processes without a report whose log lacks their exit, and the one whose log ended first. */
     size_t unended;
     const struct gf_job_process *first_unended;
     /* The rank that exceeds the median of all ranks by the most time; -1 if none differs. */

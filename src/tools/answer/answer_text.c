@@ -123,9 +123,7 @@ static void print_lines(FILE *out, const char *title, const struct gf_lines *lin
         fprintf(out, "  and %zu more (--top N)\n", lines->count - most);
 }
 
-/*
- * Prints a text of UTF-8, padded or cut to this many columns.
- */
+/* Prints a text of UTF-8, padded or cut to this many columns. */
 static void print_label(FILE *out, const char *text, unsigned columns)
 {
     unsigned used = 0;

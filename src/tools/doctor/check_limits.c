@@ -45,9 +45,8 @@ static int set_mask_in_child(void *arg)
 }
 
 /*
- * Sets the present CPU mask in a child process, because the command itself sets nothing. Returns 0, or an errno
- * and in *ret_call
- * the name of the failed call.
+ * Sets the present CPU mask in a child process, because the command itself sets nothing. Returns 0,
+ * or an errno and in *ret_call the name of the failed call.
  */
 static int try_set_mask(const char **ret_call)
 {

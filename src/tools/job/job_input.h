@@ -170,9 +170,7 @@ struct gf_job_log {
     size_t room;
 };
 
-/*
- * Returns the process of an event. An event of kind "process" begins a new process.
- */
+/* Returns the process of an event. An event of kind "process" begins a new process. */
 uint32_t gf_job_process_of(struct gf_job *job, struct gf_job_log *log,
                            const struct gf_event *event);
 

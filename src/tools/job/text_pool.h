@@ -33,9 +33,7 @@ uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text);
  */
 const char *gf_text_pool_get(const struct gf_text_pool *pool, uint32_t number);
 
-/*
- * Returns the element of a list whose index is the number of a string. The list grows by zeros.
- */
+/* Returns the element of a list whose index is the number of a string. The list grows by zeros. */
 #define GF_POOL_SLOT(list, number, room)                                                           \
     ({                                                                                             \
         (list) = gf_text_pool_grown(list, sizeof(__typeof__(*(list))), number, &(room));           \
