@@ -85,10 +85,10 @@ folder, context, device = pathlib.Path(sys.argv[1]), ctypes.c_void_p(), ctypes.c
 if "save" in sys.argv:
     {save}
 assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(64 << 20))
-host = (ctypes.c_char * (64 << 20))()
+assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(16 << 20))
+host = (ctypes.c_char * (16 << 20))()
 for turn in range(5):
-    assert not cuda.cuMemcpyHtoD_v2(device, host, ctypes.c_size_t(64 << 20))
+    assert not cuda.cuMemcpyHtoD_v2(device, host, ctypes.c_size_t(16 << 20))
     time.sleep(0.2)
     for path in sorted(folder.glob("weights*")):
         print(path.name, hashlib.md5({load}).hexdigest())
