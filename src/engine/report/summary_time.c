@@ -164,7 +164,7 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     if (cause == gf_host_preempted)
         say_users(&out, &time->without_cpu);
     else if (cause == gf_host_computing && computes_for_file(device))
-        gf_say(&out, "%s", causes[gf_host_file_write].remedy);
+        gf_say(&out, "write in another thread or process");
     else if (cause != gf_host_computing || is_own_work(device))
         gf_say(&out, "%s", causes[cause].remedy);
     return buf;
