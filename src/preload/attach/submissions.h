@@ -87,7 +87,8 @@ void gf_submissions_unlist(CUstream stream);
 void gf_submissions_unlist_context(CUcontext context, int device);
 /*
  * Called before a stream is destroyed. A copy of another thread that waits for the stream does not use
- * it any more; waits at most a second for one that has just waited, and uses it.
+ * it any more; waits at most a second for one that has waited, and uses it until a hold keeps the
+ * stream, or until the driver has made the copy.
  */
 void gf_submissions_lose(CUstream stream);
 /* gf_preload.submitter */
