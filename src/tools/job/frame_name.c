@@ -7,6 +7,7 @@
 #include "tools/common/cli.h"
 #include "tools/job/text_pool.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -253,15 +254,15 @@ bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_
         return false;
     const uint64_t offset = strtoull(rest + 1, NULL, 16);
     const struct gf_elfsym *file = modules[number].file;
-    const char *path = modules[number].path;
+    const char *path = modules[number].path, *module = gf_path_file_name(path);
     const char *name = file ? gf_elfsym_function(file, offset, &distance) : NULL;
     const int most = name ? gf_elf_name_most(&file->symbols, name) : 0;
     if (name && with_distance)
-        snprintf(buf, size, "%.*s+%#lx (%s)", most, name, distance, gf_path_file_name(path));
+        snprintf(buf, size, "%.*s+%#lx (%.*s)", most, name, distance, NAME_MAX, module);
     else if (name)
-        snprintf(buf, size, "%.*s (%s)", most, name, gf_path_file_name(path));
+        snprintf(buf, size, "%.*s (%.*s)", most, name, NAME_MAX, module);
     else
-        snprintf(buf, size, "%s+%#lx", gf_path_file_name(path), offset);
+        snprintf(buf, size, "%.*s+%#lx", NAME_MAX, module, offset);
     gf_plain_text(buf);
     if (ret_path)
         memcpy(ret_path, path, sizeof(modules->path));

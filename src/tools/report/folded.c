@@ -66,6 +66,8 @@ void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
 }
 
 #define LEAST_PART 1000
+#define TREE_BYTES ((size_t)4 << 20) /* of the page's tree, in which names may be repeated */
+#define NODE_BYTES 32                /* without its name */
 #define NONE UINT32_MAX
 
 /*
@@ -82,6 +84,7 @@ struct tree {
     struct node *nodes;       /* the first one is the root */
     struct gf_text_pool keys; /* caller and name; the number of a key is that of its node */
     size_t count;
+    uint64_t least_us; /* nodes with less time are not in the page */
 };
 
 static uint32_t child_of(struct tree *tree, uint32_t parent, uint32_t name)
@@ -112,6 +115,16 @@ static void add_stall(struct tree *tree, const struct gf_stall *stall)
     }
 }
 
+static size_t measure(const struct tree *tree)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 1; i < tree->count; i++)
+        if (tree->nodes[i].us >= tree->least_us)
+            bytes += NODE_BYTES + strlen(gf_job_text(tree->job, tree->nodes[i].name));
+    return bytes;
+}
+
 static json_t *json_of(const struct tree *tree, uint32_t at)
 {
     const struct node *node = &tree->nodes[at];
@@ -119,7 +132,7 @@ static json_t *json_of(const struct tree *tree, uint32_t at)
     const char *name = at ? gf_job_text(tree->job, node->name) : "all stalls";
 
     for (uint32_t i = node->child; i != NONE; i = tree->nodes[i].sibling)
-        if (tree->nodes[i].us >= tree->nodes[0].us / LEAST_PART && tree->nodes[i].us)
+        if (tree->nodes[i].us >= tree->least_us)
             json_array_append_new(children, json_of(tree, i));
     return json_pack("{s:s,s:I,s:o}", "name", *name ? name : "unknown", "us", (json_int_t)node->us,
                      "children", children);
@@ -132,6 +145,9 @@ json_t *gf_stack_tree(const struct gf_job *job)
     *GF_JOB_ADD(tree.nodes, tree.count) = (struct node){.child = NONE, .sibling = NONE};
     for (size_t i = 0; i < job->stall_count; i++)
         add_stall(&tree, &job->stalls[i]);
+    tree.least_us = gf_max(tree.nodes[0].us / LEAST_PART, (uint64_t)1);
+    while (measure(&tree) > TREE_BYTES)
+        tree.least_us *= 2;
     json_t *json = json_of(&tree, 0);
     free(tree.nodes);
     gf_text_pool_free(&tree.keys);
