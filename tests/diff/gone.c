@@ -26,12 +26,17 @@ static pid_t copier;
 static CUcontext context;
 static sem_t there;
 
-static void wait_and_copy(void *back)
+static void launch(void)
 {
     unsigned long long ns = 200000000;
     void *arguments[] = {&ns};
 
     MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static void wait_and_copy(void *back)
+{
+    launch();
     MUST(cu.cuMemsetD8Async(device, 2, SIZE, stream));
     __atomic_store_n(&copier, gettid(), __ATOMIC_SEQ_CST);
     MUST(back ? cu.cuMemcpyDtoHAsync_v2(host, device, SIZE, stream)
@@ -103,7 +108,7 @@ static void copy_bytes(void *bytes)
     MUST(cu.cuMemcpyHtoDAsync_v2(device, host, (size_t)bytes, stream));
 }
 
-static void fault_at(size_t offset, size_t bytes, bool halves)
+static void fault_at(size_t offset, size_t bytes, bool halves, bool busy)
 {
     unsigned char *const result = kit_pageable(bytes);
 
@@ -111,6 +116,8 @@ static void fault_at(size_t offset, size_t bytes, bool halves)
     memset(host, 1, bytes);
     MUST(cu.cuMemsetD8_v2(device, 2, bytes));
     MUST(cu.cuCtxSynchronize());
+    if (busy)
+        launch();
     faulted = false;
     WANT(mprotect(host + offset, 4096, PROT_NONE) == 0);
     kit_thread(context, halves ? copy_halves : copy_bytes, (void *)(halves ? bytes / 2 : bytes));
@@ -131,10 +138,11 @@ static void fault(void)
     kit_complete_ring(device, host, SIZE, kit_stream());
     WANT(sigaction(SIGSEGV, &action, NULL) == 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        fault_at(0, SIZE, i % 2);
-        fault_at(0, MIB, false);
-        fault_at(MIB - 4096, MIB, false);
-        fault_at(MIB, 2 * MIB, i % 2);
+        fault_at(0, SIZE, i % 2, false);
+        fault_at(0, MIB, false, i % 2);
+        fault_at(MIB - 4096, MIB, false, false);
+        fault_at(MIB, 2 * MIB, i % 2, false);
+        fault_at(0, 4 * MIB, false, true);
     }
 }
 

@@ -84,6 +84,8 @@ static enum gf_bypass gf_order_choose(const struct gf_stage_request *request, bo
         reason = hold_idle(request, waits, ret, ret_order);
     if (*ret_order == gf_order_cut) /* the hold keeps the stream from now on */
         gf_hold_used_stream();
+    else if (!waits) /* another thread may destroy the stream while a handler of a fault runs */
+        gf_hold_uses_stream(request->call->stream);
     return reason == gf_bypass_none && waits && *ret_order != gf_order_cut ? gf_bypass_shared
                                                                            : reason;
 }
