@@ -125,7 +125,7 @@ def test_fields_of_the_table(feed, tmp_path):  # noqa: F811
         libc.malloc.restype = ctypes.c_void_p
         for step in 1, 2, 3:
             libc.gpufeed_step(step)
-            time.sleep(0.02 * step) # the second step is slow
+            time.sleep(0.5 if step == 2 else 0.02) # the second step is slow
         def await_sampler():
             # The library's thread starts the sampler up to a second after the first work. Then it needs some samples.
             while not "gpufeed-gputime" in feeder.thread_names().values():
