@@ -50,22 +50,6 @@ static void steady_growth_has_a_sentence(void **state)
     assert_non_null(strstr(said(), "to second 4: in 90 steps by 180 MiB"));
 }
 
-/* Without a CPU, a point's memory may be that of a later step. */
-static void a_point_that_was_read_late_is_no_jump(void **state)
-{
-    (void)state;
-    growth = (struct gf_growth){.count = 0};
-    for (unsigned i = 1; i <= 20; i++) {
-        const struct gf_growth_point late = {
-            .at_ms = 4000, .steps = 100, .passed = 6, .anonymous = 312 * MIB};
-        if (i == 10)
-            gf_growth_add(&growth, gf_step_marks, &late);
-        else
-            add(i, 100 + 20 * i, 0);
-    }
-    assert_non_null(strstr(said(), "in 190 steps by 380 MiB"));
-}
-
 static void long_growth_has_a_sentence_without_many_points(void **state)
 {
     (void)state;
@@ -154,7 +138,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steady_growth_has_a_sentence),
-        cmocka_unit_test(a_point_that_was_read_late_is_no_jump),
         cmocka_unit_test(long_growth_has_a_sentence_without_many_points),
         cmocka_unit_test(other_memory_has_no_sentence),
         cmocka_unit_test(the_part_is_named_only_if_it_is_known),

@@ -131,7 +131,7 @@ static void add_growth_point(struct gf_growth_point *point)
 {
     struct gf_report *report = &gf_process.report;
     struct gf_heap_stats stats = {.allocated = UINT64_MAX};
-    struct gf_step_times times, later;
+    struct gf_step_times times;
 
     gf_process.preload->step_times(&times);
     if (times.source == gf_step_none)
@@ -140,8 +140,6 @@ static void add_growth_point(struct gf_growth_point *point)
     if (gf_process.preload->heap->stats)
         gf_process.preload->heap->stats(&stats);
     point->steps = times.steps;
-    gf_process.preload->step_times(&later);
-    point->passed = later.steps - gf_min(later.steps, times.steps);
     point->heap = stats.allocated;
     if (!point->anonymous || !gf_report_lock(0))
         return;

@@ -2,10 +2,7 @@
 #include "engine/report/report_data.h"
 
 #define POINTS_LEAST 8u
-/*
- * Between two points, because a reading may be before or after a step's growth; and for each step that
- * passed while they were read, as it does without a CPU.
- */
+/* Between two points, because a reading may be before or after a step's growth. */
 #define STEPS_LEAST 4
 #define BYTES_LEAST ((int64_t)64 << 20)
 #define GAP_MS 400 /* between the first points */
@@ -16,10 +13,8 @@ void gf_growth_add(struct gf_growth *growth, enum gf_step_source source,
     if (growth->source != source)
         *growth = (struct gf_growth){.source = source};
     growth->next_ms = point->at_ms + gf_max(growth->gap_ms, (uint64_t)GAP_MS);
-    const struct gf_growth_point *last = &growth->points[growth->count - !!growth->count];
     if (!point->steps ||
-        (growth->count &&
-         point->steps < last->steps + STEPS_LEAST * (1 + point->passed + last->passed)))
+        (growth->count && point->steps < growth->points[growth->count - 1].steps + STEPS_LEAST))
         return;
     if (growth->count == GF_GROWTH_POINTS) {
         growth->count /= 2;

@@ -54,7 +54,6 @@ void gf_embedded_read(struct gf_embedded *embedded);
 
 struct gf_growth_point {
     uint64_t at_ms, steps;
-    uint64_t passed; /* steps that ended while the rest was read */
     /* Resident bytes, without what the heap keeps of freed memory. */
     uint64_t anonymous, shared;
     uint64_t heap;   /* bytes that the program has allocated; UINT64_MAX: unknown */
@@ -69,10 +68,7 @@ struct gf_growth {
     uint64_t gap_ms, next_ms;   /* when the next point is due */
 };
 
-/*
- * Points with less than four further steps are ignored, or more if steps passed while a point was
- * read. If the source of steps changes, earlier ones are dropped.
- */
+/* Points with less than four further steps are ignored. If the source of steps changes, earlier ones are dropped. */
 void gf_growth_add(struct gf_growth *growth, enum gf_step_source source,
                    const struct gf_growth_point *point);
 
