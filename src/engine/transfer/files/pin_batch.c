@@ -78,8 +78,8 @@ static bool is_in_pin_memory(void)
 }
 
 /*
- * Returns a pool in which enough helpers run. If there is none, requests that the helpers of the
- * current context's pool be started, and returns NULL.
+ * Returns a pool with enough running helpers. If there is none, returns NULL, and requests that the
+ * helpers of the current context be started.
  */
 static struct gf_pool *find_helpers(void)
 {
