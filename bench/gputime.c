@@ -7,6 +7,10 @@
  *       memory, with gaps), short (a wait after 64 launches)
  *   launch threads=N streams=N seconds=S               answers launches/s, and the median and p99 of one
  *                                                      launch in ns
+ *   beside way=W bytes=N rate=N seconds=S              a thread launches each 20 us while another copies
+ *       pageable memory; answers launches/s, median and p99 of a launch in ns, and copies/s
+ *       way: async (to the GPU, then a wait), sync (to the GPU), back (from the GPU, then a wait)
+ *       rate: copies/s; 0: as many as possible
  *   quit
  */
 #include "driver.h"
@@ -18,7 +22,8 @@
 #define BUCKET_NS 25
 #define STREAMS 32
 #define THREADS 8
-#define BURST 64 /* launches between two waits of a loop of short work */
+#define PACE_NS 20000 /* between two launches beside copies */
+#define BURST 64      /* launches between two waits of a loop of short work */
 
 static CUfunction kernel;
 static CUstream streams[STREAMS];
@@ -87,7 +92,7 @@ static void loop(const char *line)
 struct launcher {
     pthread_t thread;
     unsigned number, threads, streams;
-    uint64_t until, launches;
+    uint64_t until, pace_ns, launches;
     unsigned bucket[BUCKETS];
 };
 
@@ -105,6 +110,10 @@ static void *launch(void *closure)
         const uint64_t now = now_ns(), at = (now - before) / BUCKET_NS;
         self->bucket[at < BUCKETS ? at : BUCKETS - 1]++;
         before = now;
+        if (self->pace_ns) {
+            compute(self->pace_ns);
+            before = now_ns();
+        }
     }
     return NULL;
 }
@@ -118,25 +127,18 @@ static uint64_t percentile(const uint64_t *buckets, uint64_t all, double part)
     return (uint64_t)BUCKETS * BUCKET_NS;
 }
 
-static void launches(const char *line)
+/* Runs the threads of `launcher` until they end. Prints launches/s, and the median and p99 of a launch in ns. */
+static void run_launchers(struct launcher *launcher, unsigned threads)
 {
-    static struct launcher launcher[THREADS];
     static uint64_t sums[BUCKETS];
-    const unsigned threads = (unsigned)number(line, "threads", 1);
-    const uint64_t start = now_ns(), until = start + (uint64_t)(seconds_of(line) * 1e9);
+    const uint64_t start = now_ns();
     uint64_t all = 0;
 
-    memset(launcher, 0, sizeof launcher);
     memset(sums, 0, sizeof sums);
-    for (unsigned i = 0; i < threads && i < THREADS; i++) {
-        launcher[i].number = i;
-        launcher[i].threads = threads;
-        launcher[i].streams = (unsigned)number(line, "streams", 1);
-        launcher[i].until = until;
+    for (unsigned i = 0; i < threads; i++)
         if (pthread_create(&launcher[i].thread, NULL, launch, &launcher[i]))
             exit(1);
-    }
-    for (unsigned i = 0; i < threads && i < THREADS; i++) {
+    for (unsigned i = 0; i < threads; i++) {
         pthread_join(launcher[i].thread, NULL);
         all += launcher[i].launches;
         for (unsigned b = 0; b < BUCKETS; b++)
@@ -144,9 +146,85 @@ static void launches(const char *line)
     }
     const double seconds = (double)(now_ns() - start) * 1e-9;
     MUST(cu.cuCtxSynchronize());
-    printf("%.0f %llu %llu\n", (double)all / seconds,
-           (unsigned long long)percentile(sums, all, 0.5),
+    printf("%.0f %llu %llu", (double)all / seconds, (unsigned long long)percentile(sums, all, 0.5),
            (unsigned long long)percentile(sums, all, 0.99));
+}
+
+static void launches(const char *line)
+{
+    static struct launcher launcher[THREADS];
+    const size_t asked = number(line, "threads", 1);
+    const unsigned threads = (unsigned)(asked < THREADS ? asked : THREADS);
+    const uint64_t until = now_ns() + (uint64_t)(seconds_of(line) * 1e9);
+
+    memset(launcher, 0, sizeof launcher);
+    for (unsigned i = 0; i < threads; i++) {
+        launcher[i].number = i;
+        launcher[i].threads = threads;
+        launcher[i].streams = (unsigned)number(line, "streams", 1);
+        launcher[i].until = until;
+    }
+    run_launchers(launcher, threads);
+    puts("");
+}
+
+struct copier {
+    pthread_t thread;
+    const char *way;
+    size_t bytes, rate;
+    uint64_t until, copies;
+};
+
+static void *copy_on(void *closure)
+{
+    struct copier *self = closure;
+    char *host = malloc(self->bytes);
+    CUdeviceptr device;
+    CUstream stream = streams[1];
+
+    if (!host)
+        exit(1);
+    memset(host, 1, self->bytes);
+    MUST(cu.cuCtxSetCurrent(bench_context));
+    MUST(cu.cuMemAlloc_v2(&device, self->bytes));
+    for (uint64_t next = now_ns(); now_ns() < self->until; self->copies++) {
+        if (strcmp(self->way, "sync") == 0)
+            MUST(cu.cuMemcpyHtoD_v2(device, host, self->bytes));
+        else if (strcmp(self->way, "back") == 0)
+            MUST(cu.cuMemcpyDtoHAsync_v2(host, device, self->bytes, stream));
+        else
+            MUST(cu.cuMemcpyHtoDAsync_v2(device, host, self->bytes, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        if (self->rate) {
+            const uint64_t now = now_ns();
+            next += 1000000000u / self->rate;
+            if (next > now)
+                sleep_ns(next - now);
+        }
+    }
+    MUST(cu.cuMemFree_v2(device));
+    free(host);
+    return NULL;
+}
+
+static void beside(const char *line)
+{
+    static struct launcher launcher;
+    const uint64_t start = now_ns(), until = start + (uint64_t)(seconds_of(line) * 1e9);
+    struct copier copier = {.way = word(line, "way", "async"),
+                            .bytes = number(line, "bytes", 16u << 20),
+                            .rate = number(line, "rate", 0),
+                            .until = until};
+
+    memset(&launcher, 0, sizeof launcher);
+    launcher.threads = launcher.streams = 1;
+    launcher.until = until;
+    launcher.pace_ns = PACE_NS;
+    if (pthread_create(&copier.thread, NULL, copy_on, &copier))
+        exit(1);
+    run_launchers(&launcher, 1);
+    pthread_join(copier.thread, NULL);
+    printf(" %.0f\n", (double)copier.copies / ((double)(now_ns() - start) * 1e-9));
 }
 
 int main(void)
@@ -165,6 +243,8 @@ int main(void)
             loop(line);
         else if (strncmp(line, "launch", 6) == 0)
             launches(line);
+        else if (strncmp(line, "beside", 6) == 0)
+            beside(line);
         fflush(stdout);
     }
     return 0;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the report's GPU time, and measures the cost of sampling.
 
-bench/gputime.py [--json FILE] [--seconds N] [--only truth,launches]
+bench/gputime.py [--json FILE] [--seconds N] [--only truth,launches,beside]
 
 truth: PyTorch loops under torch.profiler. Compares the union of all kernels, copies and memsets in the
 trace with the time in which the same process's report calls the GPU neither empty nor unknown. The
@@ -16,6 +16,9 @@ the library), `again` (a second `driver`, to show noise). In each case, 1 or 8 t
 streams. In each round every arm takes a turn, in shuffled order; after two rounds all processes are
 renewed. Ratios are medians with bootstrap 95 % intervals. Ratios of durations are inverted, so that more is
 better.
+
+beside: the duration of a launch each 20 us while another thread copies pageable memory, at the same number of copies
+per second in each arm, and as fast as each arm can.
 
 GF_DRY=1: small, on the simulated driver, whose record (SIM_BUSY) replaces the trace."""
 
@@ -44,6 +47,10 @@ LOOPS = {  # lines for bench/gputime.c; with PyTorch, the loops of the same name
     "copy": "kind=copy bytes=8000000 gap_us=2000",
     "short": "kind=short work_us=20 gap_us=0",
 }
+PARTS = ("truth", "launches", "beside")
+WAYS = ("async", "sync", "back")
+RATE = 300  # copies/s of 16 MiB, which the driver reaches for pageable memory
+BESIDE_SECONDS = 0.02 if arms.DRY else 0.3
 CASES = [(1, 1), (1, 32), (8, 1), (8, 32)]
 TRACED = r'''
 import json, sys, tempfile, time, torch
@@ -167,7 +174,23 @@ def launch_case(fleet, threads, streams):
                      part="launches", unit="launches", threads=threads)
 
 
-def run_launches(until):
+def beside(fleet, arm, way, rate):
+    def ask():
+        _, median, p99, copies = fleet[arm].figures(f"beside way={way} rate={rate} seconds={BESIDE_SECONDS}")
+        return {"p50 us": median / 1e3, "p99 us": p99 / 1e3, "copies/s": copies, "1/p50": 1e9 / max(median, 1),
+                "1/p99": 1e9 / max(p99, 1)}
+    return ask
+
+
+def beside_case(fleet, way, rate):
+    claims = [("sampled", "driver", figure, 1 / 1.1 if rate else None, f"{text} of a launch, inverse")
+              for figure, text in (("1/p50", "median"), ("1/p99", "p99"))]
+    return arms.Case(f"beside copies of 16 MiB, {way}, {f'{rate}/s' if rate else 'as many as possible'}",
+                     {arm: beside(fleet, arm, way, rate) for arm in fleet if arm != "off"}, claims,
+                     controls=[("again", "driver", figure) for figure in ("1/p50", "1/p99")], part="beside", unit="launches")
+
+
+def run_launches(until, parts):
     program = [arms.find("gputime")]
     fleet = {"sampled": arms.Arm(program, **arms.ours(GPUFEED_GPU_TIME=200)),
              "off": arms.Arm(program, **arms.ours(GPUFEED_GPU_TIME=0)),
@@ -175,7 +198,8 @@ def run_launches(until):
     try:
         for arm in fleet.values():
             arm.begin()
-        cases = [launch_case(fleet, threads, streams) for threads, streams in CASES]
+        cases = [launch_case(fleet, threads, streams) for threads, streams in CASES] if "launches" in parts else []
+        cases += [beside_case(fleet, way, rate) for way in WAYS for rate in (RATE, 0)] if "beside" in parts else []
         arms.rounds(cases, until, renewed=fleet)
         for case in cases:
             arms.show(case)
@@ -188,11 +212,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", help="append the records to this file")
     parser.add_argument("--seconds", type=float, default=10 if arms.DRY else 110, help="for everything")
-    parser.add_argument("--only", type=arms.some_of(["truth", "launches"]), default=["truth", "launches"])
+    parser.add_argument("--only", type=arms.some_of(PARTS), default=["truth", "launches"])
     words = parser.parse_args()
     now = time.monotonic()
     part = LAUNCH_SHARE if "truth" in words.only else 1
-    cases = run_launches(now + part * words.seconds) if "launches" in words.only else []
+    cases = run_launches(now + part * words.seconds, words.only) if {"launches", "beside"} & set(words.only) else []
     rows = run_truth(LOOPS, now + words.seconds - 2 * LOOP_SECONDS) if "truth" in words.only else {}
     arms.keep(words.json, "gputime", cases, truth=rows)
 

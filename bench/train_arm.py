@@ -307,8 +307,8 @@ class Decode:
     the token's number is copied back. The cache of keys and values starts anew when it is full."""
     unit = "tokens"
 
-    def __init__(self):
-        self.layers, self.width, self.heads, self.length = (2, 64, 4, 16) if DRY else (24, 1024, 16, 512)
+    def __init__(self, layers=24):
+        self.layers, self.width, self.heads, self.length = (2, 64, 4, 16) if DRY else (layers, 1024, 16, 512)
         kind = {"device": DEVICE, "dtype": torch.float32 if DRY else torch.bfloat16}
         self.embed = nn.Embedding(32000, self.width, **kind)
         self.blocks = [[nn.Linear(self.width, out, **kind) for out in (3 * self.width, self.width, 4 * self.width)] +
@@ -348,6 +348,7 @@ TASKS = {
     "weights": Weights,
     "serve": Serve,
     "decode": Decode,
+    "decode-small": lambda: Decode(8),
 }
 
 
