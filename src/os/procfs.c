@@ -108,6 +108,18 @@ int gf_procfs_read(char *buf, size_t size, const char *root, const char *format,
     return open_and_read_apart(&(struct whole){AT_FDCWD, root, path, buf, size, 0});
 }
 
+char gf_procfs_thread_state(pid_t tid)
+{
+    char text[64]; /* the id and the name, which has at most 15 characters, come first */
+
+    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/stat", tid) < 0)
+        return 0;
+    const char *end = strrchr(text, ')');
+    if (!end || end[1] != ' ')
+        return 0;
+    return end[2];
+}
+
 int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path)
 {
     char text[4096];

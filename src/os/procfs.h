@@ -40,6 +40,11 @@ int gf_procfs_read(char *buf, size_t size, const char *root, const char *format,
     GF_PRINTF(4, 5);
 /* Like gf_procfs_read, but the path is relative to an open folder. */
 int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
+/*
+ * Returns the state of a thread of this process as a letter of proc(5): R, it runs or waits for a
+ * CPU; S, it sleeps; D, the kernel keeps it waiting. 0: unknown.
+ */
+char gf_procfs_thread_state(pid_t tid);
 
 /*
  * Reads a file that contains a list of CPUs or nodes. Returns 0 or -errno; on failure *ret is

@@ -123,6 +123,12 @@ def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, pre
     assert "left to the driver" not in done.stderr
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_copy_without_a_cpu_stays_whole(run, preload):
+    done = run(APPS / "starved", sim=True, preload=preload, GPUFEED_STAGE_RING=4 << 20, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
 def test_the_stream_lives_until_the_driver_has_made_the_copy(run):
     """The driver's call is slow, so another thread tries to destroy the stream before the driver uses it."""
     done = run(APPS / "gone", "met", sim=True, SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000", **STAGED)

@@ -6,8 +6,11 @@
 #include "engine/transfer/capture_gate.h"
 #include "engine/transfer/helper.h"
 #include "engine/transfer/pieces.h"
+#include "engine/transfer/pool.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
+#include "os/own_table.h"
+#include "os/procfs.h"
 
 #include <time.h>
 
@@ -36,6 +39,7 @@ struct entry {
     _Alignas(64) _Atomic uint64_t ticket;
     _Atomic(uintptr_t) stream, context;
     _Atomic(uintptr_t) owner; /* identifies the thread that copies */
+    _Atomic pid_t thread;     /* the id of that thread */
     _Atomic bool blocking;    /* the stream and the legacy stream wait for each other */
     _Atomic bool cut, reads_file, awaits_dma;
     _Atomic uint32_t progress;
@@ -281,6 +285,7 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->stream, (uintptr_t)stream);
     gf_store_relaxed(&entry->context, (uintptr_t)context);
     gf_store_relaxed(&entry->owner, (uintptr_t)&here);
+    gf_store_relaxed(&entry->thread, gf_descriptor_id());
     gf_store_relaxed(&entry->blocking, blocking);
     gf_store_relaxed(&entry->cut, false);
     gf_store_relaxed(&entry->reads_file, false);
@@ -454,6 +459,19 @@ static void note_met(const struct entry *entry, uint64_t ticket)
 }
 
 /*
+ * Whether the copying thread or a helper does not sleep. If it waits for a CPU or for the kernel,
+ * no thread of the program keeps it waiting. A handler of a signal that computes looks the same. A
+ * copy that waits for a DMA may spin.
+ */
+static bool is_awake(const struct entry *entry)
+{
+    if (gf_load_relaxed(&entry->awaits_dma) || gf_load_relaxed(&entry->reads_file))
+        return false;
+    const char state = gf_procfs_thread_state(gf_load_relaxed(&entry->thread));
+    return state && (state != 'S' || gf_pools_are_awake());
+}
+
+/*
  * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
  * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
  * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
@@ -478,8 +496,8 @@ static void await_entry(struct entry *entry, uint64_t ticket)
 {
     static const struct timespec pause = {.tv_nsec = 50000};
     const uint64_t start = gf_now_ns();
-    uint64_t now = start, waited = 0,
-             since = 0; /* `since`: what `waited` was at the last progress */
+    /* what `waited` was at the last progress, when the copy was last awake, and when to look again */
+    uint64_t now = start, waited = 0, since = 0, awake = 0, look = GF_TUNE_HOLD_NS;
     uint32_t seen = gf_load_relaxed(&entry->progress);
     const bool realtime = gf_is_realtime();
 
@@ -491,10 +509,14 @@ static void await_entry(struct entry *entry, uint64_t ticket)
         now = gf_now_ns();
         waited += gf_min(now - before, STEP_NS);
         if (progress != seen)
-            since = waited;
+            since = awake = waited;
+        else if (waited >= look && waited - since <= GF_TUNE_HOLD_MOST_NS && is_awake(entry))
+            awake = waited;
+        if (waited == awake || waited >= look)
+            look = waited + GF_TUNE_HOLD_NS;
         seen = progress;
         note_met(entry, ticket);
-        if (end_stalled(entry, ticket, waited - since, realtime)) {
+        if (end_stalled(entry, ticket, waited - awake, realtime)) {
             gf_add_relaxed(&counts.ended, 1);
             break;
         }

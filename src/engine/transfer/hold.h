@@ -19,7 +19,8 @@
  * The driver keeps a copy whole, too: it locks the stream until the copying call returns, without a
  * limit (docs/transfers.md). A hook's wait has a limit, because the program's thread may hold a lock
  * that the copy needs, for example in its handler of SIGSEGV. If the copy makes no progress for
- * GF_TUNE_HOLD_NS, the hook ends the hold, and goes on.
+ * GF_TUNE_HOLD_NS, the hook ends the hold, and goes on. A copy whose thread is runnable may only wait
+ * for a CPU, so it has GF_TUNE_HOLD_MOST_NS.
  *
  * A thread never waits for a hold of its own. The functions may be called on any thread.
  */

@@ -8,6 +8,7 @@
 #include "host/tasks.h"
 #include "os/cpu_claim.h"
 #include "os/own_table.h"
+#include "os/procfs.h"
 
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -418,6 +419,30 @@ bool gf_pool_is_apart(const struct gf_pool *pool)
 bool gf_pool_has_failed(const struct gf_pool *pool)
 {
     return gf_load_relaxed(&pool->failed);
+}
+
+static bool is_awake(struct gf_pool *pool)
+{
+    pid_t tids[HELPERS_MAX];
+
+    pthread_mutex_lock(&pool->lock);
+    const unsigned count = pool->tid_count;
+    memcpy(tids, pool->tids, count * sizeof(tids[0]));
+    pthread_mutex_unlock(&pool->lock);
+    for (unsigned i = 0; i < count; i++) {
+        const char state = gf_procfs_thread_state(tids[i]);
+        if (state && state != 'S')
+            return true;
+    }
+    return false;
+}
+
+bool gf_pools_are_awake(void)
+{
+    struct gf_pool *pool = gf_load_acquire(&pools);
+    while (pool && !is_awake(pool))
+        pool = pool->next;
+    return pool;
 }
 
 bool gf_pool_request(struct gf_pool *pool)

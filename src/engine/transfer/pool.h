@@ -78,6 +78,9 @@ bool gf_pool_is_apart(const struct gf_pool *pool);
 /* Whether the first helper could not be started; gf_pool_start does not try again. */
 bool gf_pool_has_failed(const struct gf_pool *pool);
 
+/* Whether a helper of any pool does not sleep: it works, or waits for a CPU. Reads files of /proc. */
+bool gf_pools_are_awake(void);
+
 /*
  * Requests that gf_pool_start be called for this pool. True: this is the first request, so the
  * caller must make the library's own thread call gf_pools_start_requested.

@@ -292,8 +292,8 @@
 /*
  * A copy of several DMAs holds its stream (hold.h). A call of another thread waits while the copy
  * makes progress, but at most GF_TUNE_HOLD_NS without progress, GF_TUNE_HOLD_DMA_NS while it waits
- * for a DMA, and GF_TUNE_HOLD_MOST_NS while it issues a DMA or reads a file. For GF_TUNE_SHARED_NS
- * after such a call, copies on the stream are not cut.
+ * for a DMA, and GF_TUNE_HOLD_MOST_NS while it issues a DMA, reads a file or is runnable. For
+ * GF_TUNE_SHARED_NS after such a call, copies on the stream are not cut.
  */
 #define GF_TUNE_HOLD_NS UINT64_C(50000000)
 #define GF_TUNE_HOLD_DMA_NS UINT64_C(250000000)

@@ -186,12 +186,8 @@ static bool await_stage(unsigned wanted, unsigned ms)
 /* Whether the library's thread sleeps. False if it is runnable; true if its state is unknown. */
 static bool loader_thread_sleeps(void)
 {
-    char text[64];
-
-    if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/stat", loader_thread) < 0)
-        return true;
-    const char *state = strchr(text, ')'); /* the thread's name contains no ')' */
-    return !state || strncmp(state, ") S", 3) == 0;
+    const char state = gf_procfs_thread_state(loader_thread);
+    return !state || state == 'S';
 }
 
 /*
