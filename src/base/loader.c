@@ -274,7 +274,7 @@ static const struct link_map *own(void)
     return at;
 }
 
-static bool find_libc(struct gf_object *ret)
+bool gf_libc_find(struct gf_object *ret)
 {
     for (const struct link_map *at = objects(); at; at = at->l_next)
         if (gf_object_read(at->l_addr, at->l_ld, ret) && gf_object_names_equal(ret->soname, SONAME))
@@ -286,23 +286,36 @@ uintptr_t gf_libc_base(void)
 {
     struct gf_object libc;
 
-    return find_libc(&libc) ? libc.base : 0;
+    return gf_libc_find(&libc) ? libc.base : 0;
 }
 
 void *gf_libc_function(const char *name)
 {
     struct gf_object libc;
-    const ElfW(Sym) *found = find_libc(&libc) ? gf_object_function(&libc, name, 0) : NULL;
+    const ElfW(Sym) *found = gf_libc_find(&libc) ? gf_object_function(&libc, name, 0) : NULL;
 
     return found ? (void *)(libc.base + found->st_value) : NULL;
 }
 
-void *gf_libc_early_next(const char *name)
+/* The same if libc follows this library, as it does unless this library was opened by dlopen. */
+static const struct link_map *own_at_start(void)
 {
-    const struct link_map *at = own();
+    const struct link_map *const self = own();
+    const struct link_map *at = self;
     struct gf_object object;
 
-    while (at && (at = at->l_next)) {
+    while (at && !(gf_object_read(at->l_addr, at->l_ld, &object) &&
+                   gf_object_names_equal(object.soname, SONAME)))
+        at = at->l_next;
+    return at ? self : NULL;
+}
+
+/* Returns the first definition of a function, from `at` on up to libc. */
+static void *first_definition(const struct link_map *at, const char *name)
+{
+    struct gf_object object = {.soname = ""};
+
+    for (; at && !gf_object_names_equal(object.soname, SONAME); at = at->l_next) {
         const ElfW(Sym) *symbol = gf_object_read(at->l_addr, at->l_ld, &object)
                                       ? gf_object_function(&object, name, 0)
                                       : NULL;
@@ -310,6 +323,30 @@ void *gf_libc_early_next(const char *name)
             return (void *)(object.base + symbol->st_value);
     }
     return NULL;
+}
+
+void *gf_libc_first(const char *name)
+{
+    return first_definition(objects(), name);
+}
+
+void *gf_libc_early_next(const char *name)
+{
+    const struct link_map *const self = own_at_start();
+
+    return self ? first_definition(self->l_next, name) : NULL;
+}
+
+int gf_libc_defined_before(const char *name, const char *other)
+{
+    const struct link_map *const end = own_at_start();
+    struct gf_object object;
+
+    for (const struct link_map *at = objects(); end && at != end; at = at->l_next)
+        if (gf_object_read(at->l_addr, at->l_ld, &object) && gf_object_function(&object, name, 0) &&
+            gf_object_function(&object, other, 0))
+            return 1;
+    return end ? 0 : -1;
 }
 
 /*
@@ -409,7 +446,7 @@ static void bind_calls(const struct link_map *map)
     struct gf_object self, libc;
     unsigned versions[VERSIONS];
 
-    if (!gf_object_read(map->l_addr, map->l_ld, &self) || !find_libc(&libc) ||
+    if (!gf_object_read(map->l_addr, map->l_ld, &self) || !gf_libc_find(&libc) ||
         !protect(&self, &libc, PROT_READ | PROT_WRITE))
         return;
     match_versions(&self, &libc, versions);

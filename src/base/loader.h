@@ -77,6 +77,9 @@ bool gf_libc_relocated(void);
  */
 void gf_libc_bind(void);
 
+/* Reads libc's dynamic section. Returns false if libc is not found. */
+bool gf_libc_find(struct gf_object *ret);
+
 /* Returns the load address of libc; 0 if libc is not found. */
 uintptr_t gf_libc_base(void);
 
@@ -86,8 +89,17 @@ uintptr_t gf_libc_base(void);
  */
 void *gf_libc_function(const char *name);
 
+/* Returns the first definition of a function in search order, up to libc; NULL if not found. */
+void *gf_libc_first(const char *name);
+
 /*
- * Returns the first definition of a function in the objects after this library in search order;
- * NULL if not found. It may be called before the loader has relocated this library.
+ * Returns the first definition of a function in the objects after this library in search order, up
+ * to libc; NULL if not found. It may be called before the loader has relocated this library.
  */
 void *gf_libc_early_next(const char *name);
+
+/*
+ * Whether an object before this library in search order defines both functions; -1 if this library was
+ * opened by dlopen, so that the objects before it may be unloaded.
+ */
+int gf_libc_defined_before(const char *name, const char *other);

@@ -143,8 +143,10 @@ bool gf_own_image_behind(const void *self, struct gf_symbol *ret)
 
 bool gf_own_image_before(const void *self)
 {
+    const int known = gf_libc_defined_before("gpufeed_version", "cuGetProcAddress");
     struct gf_symbol first, own;
 
-    return gf_symbol_holder(self, &own) && gf_own_image_behind(NULL, &first) &&
-           first.base != own.base;
+    return known >= 0 ? known
+                      : gf_symbol_holder(self, &own) && gf_own_image_behind(NULL, &first) &&
+                            first.base != own.base;
 }

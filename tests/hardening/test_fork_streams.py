@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forks while other threads use stdio. Each fork takes the lock of libc's list of FILEs before the heap's locks."""
+"""Forks while other threads use stdio, or hold a lock of the loader. Each fork takes the lock of libc's list of FILEs before
+the heap's locks."""
 
 import pytest
 
@@ -18,3 +19,10 @@ def test_the_owner_of_a_flushed_stream_may_allocate(run, gpu):
 @pytest.mark.parametrize("gpu", [[], ["gpu"]])
 def test_forks_beside_lines_and_flushes(run, gpu):
     run.alike(PROGRAM, "busy", 40, *gpu, sim=True, timeout=100)
+
+
+@pytest.mark.parametrize("thread", ["pthread", "thrd"])
+@pytest.mark.parametrize("option", [{}, {"GPUFEED": "off"}, {"GPUFEED": "observe"}, {"GPUFEED_HEAP": "off"}], ids=str)
+def test_a_forked_child_waits_for_no_lock_of_the_loader(run, compile_here, thread, option):
+    """A hook's first call searches symbols, also in a child whose parent's other thread held the loader's lock."""
+    run.alike(compile_here("forked_calls.c", "-fno-builtin", "-pthread"), thread, timeout=100, **option)

@@ -9,12 +9,17 @@ static struct gf_originals originals;
 static _Atomic bool resolved;
 
 /*
- * If this library was opened by dlopen, it follows libc in search order. A search after this
+ * The first search takes no lock: another thread may have held the loader's lock when this process was
+ * forked. If this library was opened by dlopen, it follows libc in search order. A search after this
  * library then finds nothing, so the first definition is used.
  */
 void *gf_originals_find(const char *name)
 {
+    void *const found = gf_libc_early_next(name);
     struct gf_symbol next;
+
+    if (found)
+        return found;
     if (gf_symbol_find(name, &originals, &next) || gf_symbol_find(name, NULL, &next))
         return next.address;
     return NULL;

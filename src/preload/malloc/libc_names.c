@@ -12,7 +12,6 @@
 
 #include "base/atomic.h"
 #include "base/loader.h"
-#include "base/symbols.h"
 #include "preload/heap/mode.h"
 #include "preload/malloc/start.h"
 
@@ -37,26 +36,24 @@ struct plan {
     uintptr_t start, end; /* the pages that contain the entries */
 };
 
-static bool make_plan(struct plan *ret)
+/* Takes no lock: another thread may have held the loader's lock when this process was forked. */
+static bool make_plan(struct plan *ret, const struct gf_object *libc)
 {
     const uintptr_t page = getauxval(AT_PAGESZ);
-    const uintptr_t libc = gf_libc_base();
-    struct gf_symbol here, there;
 
-    if (!libc)
-        return false;
     ret->start = UINTPTR_MAX;
     ret->end = 0;
     for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
-        ret->entry[i] = NULL;
-        if (!gf_symbol_find_in(libc, names[i], &there))
+        const ElfW(Sym) *const there = gf_object_function(libc, names[i], 0);
+        const void *const here = there ? gf_libc_first(names[i]) : NULL;
+        ret->entry[i] = (ElfW(Sym) *)(uintptr_t)there;
+        if (!there)
             continue;
-        if (!gf_symbol_find(names[i], NULL, &here))
+        if (!here)
             return false;
-        ret->entry[i] = (ElfW(Sym) *)(uintptr_t)there.entry;
-        ret->value[i] = (uintptr_t)here.address - libc;
-        ret->start = gf_min(ret->start, (uintptr_t)there.entry & -page);
-        ret->end = gf_max(ret->end, ((uintptr_t)(ret->entry[i] + 1) + page - 1) & -page);
+        ret->value[i] = (uintptr_t)here - libc->base;
+        ret->start = gf_min(ret->start, (uintptr_t)there & -page);
+        ret->end = gf_max(ret->end, ((uintptr_t)(there + 1) + page - 1) & -page);
     }
     return ret->end > 0;
 }
@@ -65,26 +62,26 @@ static bool make_plan(struct plan *ret)
  * The entries must be in read-only data. Otherwise the mprotect below could remove the execute
  * permission of code while other threads run it.
  */
-static int in_read_only_data(struct dl_phdr_info *info, size_t size, void *closure)
+static bool in_read_only_data(const struct plan *plan, uintptr_t libc)
 {
-    const struct plan *plan = closure;
+    const ElfW(Ehdr) *const header = (const void *)libc;
+    const ElfW(Phdr) *const segments = (const void *)(libc + header->e_phoff);
 
-    (void)size;
-    for (size_t i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        const uintptr_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type == PT_LOAD && segment->p_flags == PF_R && plan->start >= start &&
-            plan->end <= start + segment->p_memsz)
-            return 1;
+    for (size_t i = 0; i < header->e_phnum; i++) {
+        const uintptr_t start = libc + segments[i].p_vaddr;
+        if (segments[i].p_type == PT_LOAD && segments[i].p_flags == PF_R && plan->start >= start &&
+            plan->end <= start + segments[i].p_memsz)
+            return true;
     }
-    return 0;
+    return false;
 }
 
 static bool lead_here(void)
 {
+    struct gf_object libc;
     struct plan plan;
 
-    if (!make_plan(&plan) || !dl_iterate_phdr(in_read_only_data, &plan) ||
+    if (!gf_libc_find(&libc) || !make_plan(&plan, &libc) || !in_read_only_data(&plan, libc.base) ||
         syscall(SYS_mprotect, plan.start, plan.end - plan.start, PROT_READ | PROT_WRITE) != 0)
         return false;
     /*
