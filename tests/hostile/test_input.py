@@ -527,6 +527,28 @@ def test_a_link_to_a_file_of_the_kernel(tmp_path):
         assert "fstat" in trace and "read(" not in trace and "mmap(" not in trace, trace
 
 
+BACKWARDS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+off_t lseek64(int file, off_t at, int whence) {
+    static int calls;
+    if (whence == SEEK_DATA && ++calls > 1000) abort();
+    if (whence == SEEK_DATA) at = 0, whence = SEEK_SET;
+    return ((off_t (*)(int, off_t, int))dlsym(RTLD_NEXT, "lseek64"))(file, at, whence);
+}
+"""
+
+
+def test_a_file_that_goes_back(run, tmp_path, compile_c):
+    """A file system of FUSE may answer SEEK_DATA with an earlier offset, and so repeat the file without an end."""
+    (tmp_path / "a.log").write_text(ONE_PROCESS + stall(1) * 2000)
+    done = run(COMMAND, "report", tmp_path / "a.log", "--json", preload=False,
+               LD_PRELOAD=compile_c(BACKWARDS, "-shared", "-fPIC", "-ldl", name="backwards.so"))
+    assert done.returncode == 0 and 0 < json.loads(done.stdout)["input"]["bytes"] <= 65536, done
+
+
 def test_a_file_with_a_lease(run, tmp_path):
     """A lease of the file's owner lets each open wait for 45 s."""
     old = signal.signal(signal.SIGIO, signal.SIG_IGN)

@@ -85,7 +85,8 @@ static void make_room(struct gf_line_reader *reader)
 /*
  * Moves to the next bytes of a regular file that are in no hole, and stores a zero byte for a hole.
  * Returns how many bytes are read next. None of a file without a size: it is empty, or the kernel
- * makes up its bytes, and reading may consume them, as those of trace_pipe.
+ * makes up its bytes, and reading may consume them, as those of trace_pipe. None if the file
+ * system moves back, because such a file has no end.
  */
 static size_t skip_hole(struct gf_line_reader *reader)
 {
@@ -96,6 +97,8 @@ static size_t skip_hole(struct gf_line_reader *reader)
 
     if (at < 0 || (data < 0 && errno != ENXIO)) /* ENXIO: a hole up to the end */
         return reader->block - 1;
+    if (data >= 0 && data < at)
+        return 0;
     if (data != at && at < reader->file_end)
         reader->buf[reader->to++] = '\0';
     return data < 0 || data >= reader->file_end
