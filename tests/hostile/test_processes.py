@@ -285,6 +285,14 @@ def test_report_of_a_process(hostile, tmp_path, kind):
     assert bounded("top", "-n1", one.pid).returncode == 0
 
 
+def test_rates_that_are_infinite(hostile, tmp_path):
+    """Numbers that a report may have, divided by a time that it may have."""
+    one = hostile(0, report=tmp_path / "report")
+    (tmp_path / "report").write_text('{"pid":%d,"schema":1,"ran_s":5e-324,"steps":{"ended":1e17},"stalls":{"us":1}}' % one.pid)
+    row, = json.loads(bounded("top", "--json", one.pid).stdout)["processes"]
+    assert row["source"] == "report_file" and row["steps_per_s"] is row["stalled_share"] is None, row
+
+
 def test_the_command_line_of_a_process(hostile, tmp_path):
     one = hostile(0, report=tmp_path / "report", name="a\x1b[31m\u202e\x9bb")
     (tmp_path / "report").write_text('{"pid":%d,"schema":1}' % one.pid)

@@ -16,12 +16,6 @@ static json_t *count_of(double number)
     return json_integer(number > 0 && number < 9e18 ? (json_int_t)number : 0);
 }
 
-/* Sums of a damaged report may be infinite, which JSON cannot express. */
-static json_t *number_or_null(double number, bool known)
-{
-    return known && isfinite(number) ? json_real(number) : json_null();
-}
-
 static json_t *number_or_zero(double number)
 {
     return json_real(isfinite(number) ? number : 0);
@@ -40,8 +34,8 @@ static json_t *job_of(const struct gf_answer *answer)
 {
     return json_pack(
         "{s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "from",
-        number_or_null(answer->from, answer->from > 0), "to",
-        number_or_null(answer->to, answer->to > 0), "ranks", (json_int_t)answer->table.count,
+        gf_json_number(answer->from, answer->from > 0), "to",
+        gf_json_number(answer->to, answer->to > 0), "ranks", (json_int_t)answer->table.count,
         "hosts", (json_int_t)answer->hosts, "processes", (json_int_t)answer->processes, "running",
         (json_int_t)answer->running, "delay_ms", (json_int_t)answer->delay_ms, "throttled_ms",
         (json_int_t)answer->throttled_ms, "fault_ms", (json_int_t)answer->fault_ms);
@@ -54,8 +48,8 @@ static json_t *stalls_of(const struct gf_answer *answer)
 
     return json_pack("{s:I,s:I,s:I,s:o,s:o,s:o}", "count", (json_int_t)answer->stalls, "us",
                      (json_int_t)answer->stall_us, "longest_us", (json_int_t)answer->longest_us,
-                     "onset", number_or_null(onset->at, known), "onset_factor",
-                     number_or_null(onset->factor, known), "onset_step",
+                     "onset", gf_json_number(onset->at, known), "onset_factor",
+                     gf_json_number(onset->factor, known), "onset_step",
                      known && onset->step > 0 ? json_integer(onset->step) : json_null());
 }
 
@@ -117,7 +111,7 @@ static json_t *steps_of(const struct gf_answer *answer, unsigned top)
 
     return json_pack("{s:I,s:I,s:o,s:o}", "ended", (json_int_t)steps->ended, "slow",
                      (json_int_t)steps->slow, "median_s",
-                     number_or_null(steps->median_s, steps->ended > 0), "rows",
+                     gf_json_number(steps->median_s, steps->ended > 0), "rows",
                      GF_JSON_LIST(i, gf_min(steps->ended, top), step_of(answer, &steps->list[i])));
 }
 
@@ -131,7 +125,7 @@ static json_t *reported_of(const struct gf_answer *answer, const struct gf_repor
         steps->copy_bytes > 0 ? count_of(steps->copy_bytes) : json_null(), "count",
         count_of(steps->steps), "p50_s", number_or_zero(steps->p50_s), "p99_s",
         number_or_zero(steps->p99_s), "max_s", number_or_zero(steps->max_s), "data_wait_s",
-        number_or_null(steps->data_wait_s, steps->data_wait_s >= 0), "slow", count_of(steps->slow),
+        gf_json_number(steps->data_wait_s, steps->data_wait_s >= 0), "slow", count_of(steps->slow),
         "difference", *steps->difference ? gf_json_text(steps->difference) : json_null());
 }
 
@@ -143,9 +137,9 @@ static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row 
                      "host", gf_json_text(gf_job_text(answer->job, row->host)), "processes",
                      (json_int_t)row->processes, "stalls", (json_int_t)row->stalls, "stall_s",
                      number_or_zero(row->stall_s), "delay_s", number_or_zero(row->delay_s),
-                     "step_s", number_or_null(row->step_s, row->step_s > 0), "gpu_empty_share",
-                     number_or_null(row->gpu_empty_s / gf_max(row->gpu_s, 1e-9), row->gpu_s > 0),
-                     "gb_per_s", number_or_null(rate, rate > 0), "differs", row->excess_s > 0);
+                     "step_s", gf_json_number(row->step_s, row->step_s > 0), "gpu_empty_share",
+                     gf_json_number(row->gpu_empty_s / gf_max(row->gpu_s, 1e-9), row->gpu_s > 0),
+                     "gb_per_s", gf_json_number(rate, rate > 0), "differs", row->excess_s > 0);
 }
 
 static json_t *sum_of(const struct gf_copy_sum *sum)
@@ -154,7 +148,7 @@ static json_t *sum_of(const struct gf_copy_sum *sum)
 
     return json_pack("{s:o,s:o,s:f,s:o}", "calls", count_of(sum->calls), "bytes",
                      count_of(sum->bytes), "duration_s", sum->duration_s, "gb_per_s",
-                     number_or_null(rate, rate > 0));
+                     gf_json_number(rate, rate > 0));
 }
 
 static json_t *direction_of(const struct gf_copies *copies, int direction)

@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 #include <jansson.h>
+#include <math.h>
 
 /*
  * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
@@ -117,6 +118,15 @@ static inline json_t *gf_json_text(const char *text)
 {
     json_t *string = text && *text ? json_string(text) : NULL;
     return string ? string : json_null();
+}
+
+/*
+ * Returns the number as JSON, or null if it is not known. Sums and rates of a damaged report may be
+ * infinite, which JSON cannot express.
+ */
+static inline json_t *gf_json_number(double number, bool known)
+{
+    return known && isfinite(number) ? json_real(number) : json_null();
 }
 
 /*
