@@ -209,7 +209,7 @@ while True""").replace("node == 3: continue", f"node == 3: note(request); {then}
 @pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
 @pytest.mark.parametrize("server, screens, most", [(SLOW_REPORTS, 1, 5), (SILENT_REPORTS, 3, 16)], ids=["slow", "silent"])
 def test_slow_reports_of_another_user(other, shared, compile_c, monkeypatch, server, screens, most):
-    """Each report is answered before the time for one process is over, or each keeps a child of the command."""
+    """Each report is answered before the time for one process is over, or each keeps a child of the command. A third user has time left."""
     monkeypatch.setenv("MOUNT", f"{shared}/mount")
     program = shutil.copy(compile_c(ENGINES, "-pthread"), shared)
     engine = shutil.copy(program, shared / "libgpufeed-engine.so")
@@ -220,12 +220,17 @@ def test_slow_reports_of_another_user(other, shared, compile_c, monkeypatch, ser
                 pytest.skip("no FUSE file system can be mounted here")
             with other.start([program, "40", engine], stdout=subprocess.PIPE, env={"GPUFEED_REPORT": f"{shared}/mount/report"}) as many:
                 assert many.stdout.readline() == b"ready\n"
-                done = bounded("top", "-n", screens)
+                with subprocess.Popen([program, "1", engine], stdout=subprocess.PIPE, user="daemon",
+                                      env={"GPUFEED_REPORT": f"{shared}/third"}) as third:
+                    (shared / "third").write_text('{"pid":%d,"schema":1,"ran_s":3661}' % third.pid)
+                    done = bounded("top", "-n", screens)
+                    third.kill()
                 many.kill()
         finally:
             one.kill()
             opened = one.stdout.read().split()
             subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    assert re.search(rb"^ *%d .* 1:01:01 " % third.pid, done.stdout, re.M), done
     assert done.stdout.count(b"has no figures yet, or they cannot be read") >= 40 and 1 <= len(opened) <= most, (opened, done)
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `gpufeed top --json`. docs/top.md describes the fields. */
+#include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
 #include "tools/top/top.h"
@@ -209,6 +210,23 @@ static int check_process(pid_t pid)
         gf_cli_error("top", "cannot read process %d: %s", pid,
                      error == -ENOENT ? "no such process" : strerror(-error));
     return error;
+}
+
+#define SILENT_NAMED 8
+
+const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size)
+{
+    struct gf_textbuf buf = {ret, size, 0};
+    const size_t count = found->silent_count, named = gf_min(count, (size_t)SILENT_NAMED);
+
+    *ret = '\0';
+    for (size_t i = 0; i < named; i++)
+        gf_say(&buf, "%s%d", i ? ", " : count > 1 ? "processes " : "process ", found->silent[i]);
+    if (count > named)
+        gf_say(&buf, " and %zu more", count - named);
+    if (count)
+        gf_say(&buf, " %s not read in time", count > 1 ? "were" : "was");
+    return ret;
 }
 
 /*

@@ -271,16 +271,9 @@ static bool is_of_job(pid_t pid, const char *job)
 /* Reads the command line, and separates its words by blanks. */
 static void read_command(pid_t pid, char *ret, size_t size)
 {
-    char path[48];
-    size_t length = 0;
+    int length = gf_max(gf_procfs_read(ret, size, "", "proc/%d/cmdline", pid), 0);
 
-    snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-    FILE *file = fopen(path, "re");
-    if (file) {
-        length = fread(ret, 1, size - 1, file);
-        fclose(file);
-    }
-    for (size_t i = 0; i < length; i++)
+    for (int i = 0; i < length; i++)
         if (!ret[i])
             ret[i] = ' ';
     while (length && ret[length - 1] == ' ')
@@ -304,18 +297,19 @@ void gf_snapshot_read(pid_t pid, struct gf_snapshot *ret)
  * Children that read for too long. SIGKILL does not end one that waits for a FUSE file system. Those
  * that read processes of other users leave space for others.
  */
-#define SILENT_OTHERS_MOST 16
+#define SILENT_OTHERS_MOST (GF_FOUND_MOST / 2)
+#define SILENT_OTHER_MOST 8 /* of one other user */
 static struct silent {
     pid_t pid, reader;
-    bool is_other;
+    uid_t user;
 } silent[GF_FOUND_MOST];
 static size_t silent_count;
 
 /*
- * Sets *ret_hung to the number of children that still read processes of other users, or of this one.
- * Returns whether one of them reads this process, or no more can be started.
+ * Sets *ret_hung to the number of children that still read processes of this user. Returns whether one
+ * of them reads this process, or no more can be started.
  */
-static bool is_silent(pid_t pid, bool is_other, size_t *ret_hung)
+static bool is_silent(pid_t pid, uid_t user, size_t *ret_hung)
 {
     bool ret = false;
 
@@ -325,9 +319,11 @@ static bool is_silent(pid_t pid, bool is_other, size_t *ret_hung)
             silent[i] = silent[--silent_count];
         } else {
             ret |= silent[i].pid == pid;
-            *ret_hung += silent[i].is_other == is_other;
+            *ret_hung += silent[i].user == user;
         }
-    return ret || silent_count == GF_FOUND_MOST || (is_other && *ret_hung >= SILENT_OTHERS_MOST);
+    return ret || silent_count == GF_FOUND_MOST ||
+           (user != geteuid() &&
+            (*ret_hung >= SILENT_OTHER_MOST || silent_count >= SILENT_OTHERS_MOST));
 }
 
 static void begin_child(int fd)
@@ -386,25 +382,55 @@ static uid_t user_of(pid_t pid)
 #define PATIENCE_NS UINT64_C(4000000000)
 #define PATIENCE_HALVES 5
 /*
- * How long the processes of other users may keep one list waiting. Of a user's many processes, each may
+ * How long the processes of other users may keep one list waiting. Those of one user get half of what
+ * the others have left, so that no user leaves nothing to the next. Of a user's many processes, each may
  * answer shortly before its time is over. An answer within QUICK_NS counts half, because on a busy machine
  * any answer may take some milliseconds.
  */
 #define OTHERS_NS PATIENCE_NS
 #define QUICK_NS UINT64_C(50000000)
-static uint64_t others_ns;
+#define USERS_MOST 256 /* the last one stands for all others */
+static struct wait {
+    uid_t user;
+    uint64_t ns;
+} waits[USERS_MOST];
+static size_t wait_count;
+static uint64_t others_ns; /* the sum of waits */
 
-/* Returns how long the process may keep the command waiting. */
-static uint64_t patience_for(bool is_other, uint64_t most_ns)
+/* Returns how long this user's processes have kept the list waiting; NULL for the command's user. */
+static struct wait *find_wait(uid_t user)
 {
-    return is_other ? gf_min(most_ns, OTHERS_NS - gf_min(others_ns, OTHERS_NS)) : most_ns;
+    size_t at = 0;
+
+    if (user == geteuid())
+        return NULL;
+    while (at < wait_count && waits[at].user != user)
+        at++;
+    at = gf_min(at, (size_t)USERS_MOST - 1);
+    if (at == wait_count)
+        waits[wait_count++] = (struct wait){user, 0};
+    return &waits[at];
 }
 
-static void count_wait(bool is_other, bool answered, uint64_t since_ns)
+/* Returns how long the process may keep the command waiting. */
+static uint64_t patience_for(const struct wait *wait, uint64_t most_ns)
 {
-    const uint64_t took_ns = gf_now_ns() - since_ns;
-    const bool is_quick = answered && took_ns <= QUICK_NS;
-    others_ns += !is_other ? 0 : is_quick ? took_ns / 2 : took_ns;
+    if (!wait)
+        return most_ns;
+    const uint64_t share = (OTHERS_NS - gf_min(others_ns - wait->ns, OTHERS_NS)) / 2;
+    return gf_min(most_ns, share - gf_min(wait->ns, share));
+}
+
+static void count_wait(struct wait *wait, bool answered, uint64_t since_ns)
+{
+    uint64_t took_ns = gf_now_ns() - since_ns;
+
+    if (!wait)
+        return;
+    if (answered && took_ns <= QUICK_NS)
+        took_ns /= 2;
+    wait->ns += took_ns;
+    others_ns += took_ns;
 }
 
 void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
@@ -415,12 +441,13 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
 
     *ret = (struct gf_snapshot){
         .pid = pid, .source = gf_snapshot_none, .is_wanted = true, .is_silent = true};
-    const bool is_other = user_of(pid) != geteuid();
+    const uid_t user = user_of(pid);
+    struct wait *const wait = find_wait(user);
     const uint64_t start_ns = gf_now_ns();
     size_t hung;
-    const bool is_known = is_silent(pid, is_other, &hung);
+    const bool is_known = is_silent(pid, user, &hung);
     const uint64_t patience =
-        patience_for(is_other, PATIENCE_NS >> gf_min(hung, (size_t)PATIENCE_HALVES));
+        patience_for(wait, PATIENCE_NS >> gf_min(hung, (size_t)PATIENCE_HALVES));
     if (!patience || is_known || pipe2(ends, O_CLOEXEC))
         return;
     fflush(stdout);
@@ -430,7 +457,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     close(ends[1]);
     const bool ended = reader > 0 && receive(ends[0], start_ns + patience, &text, &length);
     close(ends[0]);
-    count_wait(is_other, ended, start_ns);
+    count_wait(wait, ended, start_ns);
     if (ended && text && length >= sizeof(*ret)) {
         memcpy(ret, text, sizeof(*ret));
         ret->report = ret->report ? parse(text + sizeof(*ret), length - sizeof(*ret)) : NULL;
@@ -440,7 +467,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
         waitpid(reader, NULL, 0);
     } else if (reader > 0) {
         kill(reader, SIGKILL);
-        silent[silent_count++] = (struct silent){pid, reader, is_other};
+        silent[silent_count++] = (struct silent){pid, reader, user};
     }
 }
 
@@ -520,10 +547,10 @@ static int start_checker(void)
  */
 int gf_snapshot_check(pid_t pid)
 {
-    const bool is_other = user_of(pid) != geteuid();
+    struct wait *const wait = find_wait(user_of(pid));
     const uint64_t start_ns = gf_now_ns();
-    const uint64_t wait_ns = patience_for(
-        is_other, is_other ? CHECK_NS : PATIENCE_NS >> gf_min(stuck_own, PATIENCE_HALVES));
+    const uint64_t wait_ns =
+        patience_for(wait, wait ? CHECK_NS : PATIENCE_NS >> gf_min(stuck_own, PATIENCE_HALVES));
     struct pollfd poller = {.events = POLLIN};
     int error = wait_ns ? 0 : -ETIMEDOUT, got = -1;
 
@@ -535,10 +562,10 @@ int gf_snapshot_check(pid_t pid)
     if (send(checker, &pid, sizeof(pid), MSG_NOSIGNAL) == sizeof(pid))
         while ((got = poll(&poller, 1, (int)(wait_ns / 1000000) + 1)) < 0 && errno == EINTR)
             ;
-    count_wait(is_other, got > 0, start_ns);
+    count_wait(wait, got > 0, start_ns);
     if (got > 0 && recv(checker, &error, sizeof(error), 0) == sizeof(error))
         return error;
-    stuck_own += !is_other && !got;
+    stuck_own += !wait && !got;
     if (!got) /* it has the socket open, so it has not ended */
         kill(checker_pid, SIGKILL);
     close(checker);
@@ -552,14 +579,13 @@ int gf_snapshot_check(pid_t pid)
  */
 static size_t find_excess(const struct gf_found *found)
 {
-    const uid_t own = geteuid();
     size_t excess = found->count - 1, most = 0;
 
     for (size_t i = 0; i < found->count; i++) {
         size_t same = 0;
         for (size_t k = 0; k < found->count; k++)
             same += found->users[k] == found->users[i];
-        if (found->users[i] != own && same >= most) {
+        if (found->users[i] != geteuid() && same >= most) {
             most = same;
             excess = i;
         }
@@ -587,25 +613,9 @@ void gf_snapshot_begin(void)
 {
     stuck_own = 0;
     others_ns = 0;
+    wait_count = 0;
     while (waitpid(-1, NULL, WNOHANG) > 0)
         ;
-}
-
-#define SILENT_NAMED 8
-
-const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size)
-{
-    struct gf_textbuf words = {ret, size, 0};
-    const size_t count = found->silent_count, named = gf_min(count, (size_t)SILENT_NAMED);
-
-    *ret = '\0';
-    for (size_t i = 0; i < named; i++)
-        gf_say(&words, "%s%d", i ? ", " : count > 1 ? "processes " : "process ", found->silent[i]);
-    if (count > named)
-        gf_say(&words, " and %zu more", count - named);
-    if (count)
-        gf_say(&words, " %s not read in time", count > 1 ? "were" : "was");
-    return ret;
 }
 
 int gf_snapshot_find(const char *job, struct gf_found *ret)
@@ -620,13 +630,13 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
         return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
     for (long pid; (pid = next_number(folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
-        const bool is_other = user_of((pid_t)pid) != geteuid();
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);
         const bool is_silent = error == -ETIMEDOUT || (!error && one.is_silent);
         if (is_silent && ret->silent_count++ < GF_FOUND_MOST)
             ret->silent[ret->silent_count - 1] = (pid_t)pid;
-        ret->unreadable += error && !is_silent && error != -ENOENT && error != -ESRCH && is_other;
+        ret->unreadable += error && !is_silent && error != -ENOENT && error != -ESRCH &&
+                           user_of((pid_t)pid) != geteuid();
         if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }

@@ -49,9 +49,6 @@ struct gf_found {
     size_t unreadable;   /* of other users; their mappings are refused */
 };
 
-/* Writes "processes 12, 13 and 4 more were not read in time"; "" if all were. Returns ret. */
-const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size);
-
 /* Begins a new time limit for processes of other users; called before each list of processes. */
 void gf_snapshot_begin(void);
 
@@ -118,6 +115,11 @@ void gf_process_figures_add(struct gf_top_history *history, const struct gf_snap
 /* Computes the figures. `snapshot` has a report, which is the later one of the history. */
 void gf_process_figures_read(const struct gf_snapshot *snapshot,
                              const struct gf_top_history *history, struct gf_process_figures *ret);
+
+/* cmd_top.c. */
+
+/* Writes "processes 12, 13 and 4 more were not read in time"; "" if all were. Returns ret. */
+const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size);
 
 /* screen.c: terminal and columns. */
 
