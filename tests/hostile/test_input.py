@@ -611,6 +611,21 @@ def test_names_of_files(run, tmp_path):
         assert "a?[31m???" in done.stdout and not RAW.search(done.stdout), done
 
 
+def test_names_that_are_cut_within_a_character(tmp_path):
+    """A name with an incomplete character has no row in the page, and the rows below it would move up."""
+    name = "\u00e9" * 511
+    (tmp_path / "a.log").write_text(ONE_PROCESS.replace("/x", name + "a") + "".join(
+        stall(i, 7 + i, python='[{"file":"%s","line":1,"function":"%s"}]' % (name, name)).replace('"t"', f'"{name}"') for i in range(2)))
+    device = {"samples": 1000, "states": {"empty": {"s": 1}}, "causes": {"lock": {"s": 1}}, "lines": [{"cause": "lock", "file": name, "line": 1, "function": name}]}
+    (tmp_path / "r.json").write_text(json.dumps({"schema": 2, "started": 1795866773, "options": {}, "pid": 8, "gpu_time": {"devices": [device]}}))
+    for flags in [], ["--by=thread"], ["--html", "out.html"], ["--perfetto", "out.json"], ["--folded", "--by=thread"]:
+        done = subprocess.run([COMMAND, "report", "a.log", "r.json", *flags], capture_output=True, cwd=tmp_path, timeout=60, check=True)
+        assert not RAW.search(done.stdout.decode()), done
+    json.loads((tmp_path / "out.json").read_text())
+    page = json.loads(re.search('id="data">(.*?)</script>', (tmp_path / "out.html").read_text())[1])
+    assert len([lane for lane in page["lanes"] if lane["kind"] == "thread"]) == 2 and page["gpu"]["causes"] and None not in page["answer"]["verdict"]
+
+
 def test_the_page_runs_only_its_own_script(run, a_report, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(a_report))
     run(COMMAND, "report", tmp_path / "r.json", "--html", tmp_path / "out.html", preload=False)

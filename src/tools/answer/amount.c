@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/answer/amount.h"
 
+#include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/job/job.h"
 
@@ -93,7 +94,8 @@ void gf_lines_add(struct gf_lines *lines, const char *format, ...)
     va_start(args, format);
     gf_cli_memory(vasprintf(&text, format, args) < 0 ? NULL : text);
     va_end(args);
-    const uint32_t number = gf_text_pool_add(&lines->texts, text, strlen(text), &is_new);
+    const uint32_t number =
+        gf_text_pool_add(&lines->texts, gf_plain_text(text), strlen(text), &is_new);
     free(text);
     if (is_new)
         *GF_JOB_ADD(lines->list, lines->count) = gf_text_pool_get(&lines->texts, number);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/job_tables.h"
 
+#include "base/fmt.h"
 #include "base/path.h"
 #include "tools/job/process_report.h"
 
@@ -119,6 +120,7 @@ static void read_idle_line(const json_t *lines, const char *cause, char *ret, si
                  gf_path_file_name(gf_report_text(line, "file", file, sizeof(file))),
                  gf_report_number(line, "line"),
                  gf_report_text(line, "function", function, sizeof(function)));
+        gf_plain_text(ret);
     }
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/job_tables.h"
 
+#include "base/fmt.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -128,7 +130,7 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key,
     default:
         label_thread(job, key, buf, size);
     }
-    return buf;
+    return gf_plain_text(buf); /* its last character may be cut */
 }
 
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/elf_view.h"
+#include "base/fmt.h"
 #include "base/path.h"
 #include "tools/common/cli.h"
 #include "tools/report/outputs.h"
@@ -143,7 +144,7 @@ static void print_process(struct trace *trace, uint32_t number)
         snprintf(rank, sizeof(rank), "rank %" PRId64, process->rank);
     snprintf(name, sizeof(name), "%s%s%.200s%s%.600s", rank, *rank && *host ? " on " : "", host,
              *rank || *host ? ": " : "", program);
-    print_name(trace, "process_name", trace->pids[number], 0, name);
+    print_name(trace, "process_name", trace->pids[number], 0, gf_plain_text(name));
 }
 
 static void print_frames(struct trace *trace, const struct gf_job_stack *stack)
