@@ -148,6 +148,19 @@ int gf_input_open_in(const char *root, const char *path)
     return refuse_kernel(open_again(open_name_in(root, path, 0), path, false));
 }
 
+bool gf_input_access_in(const char *root, const char *path, int mode)
+{
+    char again[48];
+    const int name = *root ? open_name_in(root, path, 0) : -1;
+
+    gf_fmt(again, sizeof(again), "/proc/thread-self/fd/%d", name);
+    const bool may =
+        (name >= 0 || !*root) && !syscall(SYS_faccessat, AT_FDCWD, *root ? again : path, mode);
+    if (name >= 0)
+        syscall(SYS_close, name);
+    return may;
+}
+
 DIR *gf_input_folder_in(const char *root, const char *path)
 {
     if (!*root)

@@ -26,6 +26,9 @@ int gf_input_open_any(const char *path);
  */
 int gf_input_open_in(const char *root, const char *path);
 
+/* access() for a file of a recorded machine; with the root "", of this system. Opens no file, also no device. */
+bool gf_input_access_in(const char *root, const char *path, int mode);
+
 /* Opens a folder of a recorded machine; with the root "", one of this system. NULL if it cannot be read. */
 DIR *gf_input_folder_in(const char *root, const char *path);
 

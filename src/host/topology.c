@@ -6,7 +6,7 @@
  */
 #include "host/topology.h"
 
-#include "base/fmt.h"
+#include "base/input_file.h"
 #include "host/private_env.h"
 #include "os/procfs.h"
 
@@ -272,7 +272,7 @@ static int set_xml(hwloc_topology_t topology, const char *recorded)
 
 static int choose_source(hwloc_topology_t topology, const char *recorded)
 {
-    char path[GF_PROCFS_PATH_MAX], description[8192];
+    char description[8192];
 
     if (!recorded || !*recorded) {
         /*
@@ -282,8 +282,7 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
         return 0;
     }
-    gf_fmt(path, sizeof(path), "%s/topology.xml", recorded);
-    if (access(path, R_OK) == 0)
+    if (gf_input_access_in(recorded, "topology.xml", R_OK))
         return set_xml(topology, recorded);
     const int length = gf_procfs_read(description, sizeof(description), recorded, "topology.txt");
     if (length < 0)

@@ -261,6 +261,29 @@ def test_a_group_outside_of_a_recording(machine, without_openat2, kernel):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("kernel", ["new", "old"])
+@pytest.mark.parametrize("name, minor", [("dev/dxg", ""), ("dev/nvidia7", "7"), ("topology.xml", ""), ("dev/nvidia", "/../../../o")])
+def test_existence_outside_of_a_recording(machine, without_openat2, name, minor, kernel):
+    """A look-up may mount a file system, wait for it, or tell whether a file of the reader's exists."""
+    outside, preload = machine.parent / "o", without_openat2 if kernel == "old" else None
+    if minor:  # the device is visible, unless it has no node while another one has
+        for info in (machine / "proc/driver/nvidia/gpus").glob("*/information"):
+            info.write_text(f"Model: X\nGPU UUID: GPU-1\nDevice Minor: {minor}\n")
+        (machine / "dev").mkdir(exist_ok=True)
+        (machine / "dev/nvidia0").touch()
+    elif name == "dev/dxg":
+        shutil.rmtree(machine / "proc/driver/nvidia")
+        shutil.rmtree(machine / "sys/bus/pci/devices")
+    (machine / name).parent.mkdir(exist_ok=True)
+    if name == "dev/nvidia":
+        (machine / name).mkdir()
+    else:
+        (machine / name).symlink_to(outside)
+    missing = figures(machine, preload)
+    outside.touch()
+    assert figures(machine, preload) == missing
+
+
 def bounded(*words, cpu_s=2):
     return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, check=False,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s)))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPUs, links, driver. */
+#include "base/input_file.h"
 #include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -14,15 +15,12 @@
 static bool find_non_pci_gpu(const struct gf_check_input *input, struct gf_findings *ret)
 {
     static const char *const devices[] = {"/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"};
-    char path[GF_PROCFS_PATH_MAX];
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(devices); i++) {
-        snprintf(path, sizeof(path), "%s%s", input->root, devices[i]);
-        if (access(path, F_OK) == 0) {
+    for (size_t i = 0; i < GF_ARRAY_LEN(devices); i++)
+        if (gf_input_access_in(input->root, devices[i], F_OK)) {
             gf_unknown(ret, "GPUs behind %s are not on the PCI bus", devices[i]);
             return true;
         }
-    }
     return false;
 }
 

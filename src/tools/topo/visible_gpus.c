@@ -8,7 +8,6 @@
 #include "os/procfs.h"
 #include "tools/common/text.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -28,13 +27,13 @@ static void read_field(const char *text, const char *key, char *ret, size_t size
  */
 static bool may_open(const char *root, const char *minor, bool any_node)
 {
-    char path[PATH_MAX];
+    char path[32];
 
     if (!*minor || !any_node)
         return true;
-    snprintf(path, sizeof(path), "%s/dev/nvidia%s", root, minor);
-    /* access() also checks the cgroup's device filter, and does not initialize the GPU as open() may. */
-    return access(path, R_OK | W_OK) == 0;
+    snprintf(path, sizeof(path), "/dev/nvidia%s", minor);
+    /* The check also checks the cgroup's device filter, and does not initialize the GPU as open() may. */
+    return gf_input_access_in(root, path, R_OK | W_OK);
 }
 
 /*
