@@ -354,15 +354,14 @@ static void print_object(const void *closure)
 }
 
 /*
- * How long processes of one user that cannot be read in time may keep the command waiting in all. Those
- * that follow are only named. Another user's processes may claim to be of the same job, and may be slow
- * on purpose. So for all users but this one there is a second limit, because one user may have many
- * ids; and answers after PROMPT_NS count a quarter, because on a busy machine any may take seconds.
- * While a process is printed, no line may be missing for half of the time that is left: then a file of
- * the process is on a mount that hangs.
+ * How long processes that cannot be read in time may keep the command waiting: those of this user for half
+ * of this time, and those of each other user for half of what the others among them have left, because one
+ * user may have many ids. Those that follow are only named. Another user's processes may claim to be of the
+ * same job, and may be slow on purpose. So answers after PROMPT_NS count a quarter, because on a busy
+ * machine any may take seconds. While a process is printed, no line may be missing for half of the time
+ * that is left: then a file of the process is on a mount that hangs.
  */
-#define PATIENCE_NS UINT64_C(30000000000)
-#define OTHERS_NS (2 * PATIENCE_NS)
+#define OTHERS_NS UINT64_C(60000000000)
 #define PROMPT_NS UINT64_C(250000000)
 #define USERS_MOST 256 /* the last one stands for all others */
 
@@ -396,9 +395,10 @@ static struct patience *find_patience(pid_t pid)
 
 static uint64_t time_left(const struct patience *patience)
 {
-    const uint64_t left_ns = PATIENCE_NS - gf_min(patience->spent_ns, PATIENCE_NS);
-    return patience->user == geteuid() ? left_ns
-                                       : gf_min(left_ns, OTHERS_NS - gf_min(others_ns, OTHERS_NS));
+    const bool is_other = patience->user != geteuid();
+    const uint64_t spent_ns = is_other ? gf_min(others_ns - patience->spent_ns, OTHERS_NS) : 0;
+    const uint64_t share_ns = (OTHERS_NS - spent_ns) / 2;
+    return share_ns - gf_min(patience->spent_ns, share_ns);
 }
 
 static void spend(struct patience *patience, uint64_t took_ns, bool answered)
