@@ -110,6 +110,11 @@ int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t ch
 }
 
 #define MAPS_SIZE ((size_t)8192) /* holds at least one line */
+/*
+ * 65 530 mappings, the kernel's default limit, have less than 8 MiB of usual paths. A process may
+ * have paths of 4 KiB.
+ */
+#define MAPS_MOST_BYTES (32 << 20)
 
 struct map_search {
     char path[PATH_SIZE];
@@ -129,13 +134,16 @@ static void find_in_maps(void *closure)
         return;
     }
     search->error = -ENOENT;
-    for (const char *line; search->error && (line = gf_procfs_lines_next(&lines));) {
+    for (const char *line; search->error && lines.offset < MAPS_MOST_BYTES &&
+                           (line = gf_procfs_lines_next(&lines));) {
         if (!strstr(line, search->needle))
             continue;
         if (search->ret)
             *search->ret = strtoul(line, NULL, 16);
         search->error = 0;
     }
+    if (search->error && lines.error)
+        search->error = lines.error;
     gf_procfs_lines_close(&lines);
 }
 

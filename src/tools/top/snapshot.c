@@ -6,6 +6,7 @@
 #include "base/fmt.h"
 #include "base/input_file.h"
 #include "base/path.h"
+#include "host/tasks.h"
 #include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/common/cli.h"
@@ -471,37 +472,6 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
     }
 }
 
-/*
- * 65 530 mappings, the kernel's default limit, have less than 8 MiB of usual paths. A process may
- * have paths of 4 KiB.
- */
-#define MAPS_MOST_BYTES ((size_t)32 << 20)
-
-static int check_here(pid_t pid)
-{
-    char path[64], *line = NULL;
-    size_t held = 0, bytes = 0;
-    ssize_t length;
-    int error = -ENOENT;
-
-    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return -errno;
-    errno = 0;
-    while (error == -ENOENT && bytes < MAPS_MOST_BYTES &&
-           (length = getline(&line, &held, file)) > 0) {
-        bytes += (size_t)length;
-        if (strstr(line, "/libgpufeed-engine.so"))
-            error = 0;
-    }
-    if (error && ferror(file))
-        error = -errno;
-    free(line);
-    fclose(file);
-    return error;
-}
-
 #define CHECK_NS UINT64_C(500000000) /* of another user's process; PATIENCE_NS of this user's */
 static unsigned stuck_own;
 static int checker = -1; /* a socket of a child that checks processes */
@@ -513,7 +483,7 @@ static void run_checker(int end)
 
     begin_child(end);
     while (recv(end, &pid, sizeof(pid), 0) == sizeof(pid)) {
-        const int error = check_here(pid);
+        const int error = gf_tasks_find_map(pid, "/libgpufeed-engine.so", NULL);
         send(end, &error, sizeof(error), MSG_NOSIGNAL);
     }
     _exit(0);
