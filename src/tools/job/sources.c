@@ -88,45 +88,32 @@ int gf_sources_add(struct gf_sources *sources, const char *path)
     return append(sources, path, true, is_known && S_ISREG(status.st_mode) ? &status : NULL);
 }
 
-struct file {
-    dev_t device;
-    ino_t inode;
-    size_t source; /* index */
-};
-
-/* Sorts by file, and keeps the order of the sources of one file. */
-GF_COMPARATOR(by_file, struct file,
-              gf_order(one->device, other->device)
-                  ?: (gf_order(one->inode, other->inode) ?: gf_order(one->source, other->source)))
-
-static void drop(struct gf_sources *sources, size_t repeat, size_t first)
-{
-    sources->list[first].is_named |= sources->list[repeat].is_named;
-    free(sources->list[repeat].path);
-    sources->list[repeat].path = NULL;
-    sources->repeated++;
-}
-
 void gf_sources_drop_repeated(struct gf_sources *sources)
 {
-    const size_t count = sources->count;
-    struct file *files = gf_cli_alloc(count, sizeof(*files));
-    size_t first = 0, kept = 0;
+    struct gf_text_pool files = {0};
+    size_t *firsts = NULL, room = 0, kept = 0; /* firsts: the kept source of each file */
+    bool is_new;
 
-    for (size_t i = 0; i < count; i++)
-        files[i] = (struct file){sources->list[i].device, sources->list[i].inode, i};
-    qsort(files, count, sizeof(*files), by_file);
-    for (size_t i = 1; i < count; i++)
-        if (files[i].inode && files[i].inode == files[first].inode &&
-            files[i].device == files[first].device)
-            drop(sources, files[i].source, files[first].source);
-        else
-            first = i;
-    free(files);
-    for (size_t i = 0; i < count; i++)
-        if (sources->list[i].path)
-            sources->list[kept++] = sources->list[i];
+    for (size_t i = 0; i < sources->count; i++) {
+        struct gf_source *source = &sources->list[i];
+        const uint64_t file[] = {source->device, source->inode};
+        if (source->inode) {
+            const uint32_t number =
+                gf_text_pool_add(&files, (const char *)file, sizeof(file), &is_new);
+            size_t *first = GF_POOL_SLOT(firsts, number, room);
+            if (!is_new) {
+                sources->list[*first].is_named |= source->is_named;
+                free(source->path);
+                sources->repeated++;
+                continue;
+            }
+            *first = kept;
+        }
+        sources->list[kept++] = *source;
+    }
     sources->count = kept;
+    gf_text_pool_free(&files);
+    free(firsts);
 }
 
 int gf_source_open(const struct gf_source *source)
