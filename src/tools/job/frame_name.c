@@ -22,18 +22,11 @@ struct function {
     uint32_t row; /* index in the file's symbol table */
 };
 
-/* Addresses from `start` up to the next range; `function` is UINT32_MAX if there is none. */
-struct range {
-    uint64_t start;
-    uint32_t function;
-};
-
 struct gf_elfsym {
     struct gf_elf_view view;
     struct gf_elf_symbols symbols;
     struct function *functions; /* sorted by start */
-    struct range *ranges;       /* sorted by start, so that a search takes a logarithmic time */
-    size_t function_count, range_count;
+    size_t function_count;
 };
 
 static bool has_build_id(const struct gf_elf_view *view, const char *wanted)
@@ -92,36 +85,6 @@ static void sort_functions(struct gf_elfsym *file, size_t most)
     qsort(file->functions, file->function_count, sizeof(*file->functions), compare_functions);
 }
 
-static void add_range(struct gf_elfsym *file, uint64_t start, uint32_t function)
-{
-    file->ranges[file->range_count++] = (struct range){start, function};
-}
-
-/*
- * Divides the addresses into ranges, in each of which the same function is innermost: of those that
- * contain an address, the one that starts last. `open` holds the functions that have started and
- * not yet ended, the innermost last. At most two ranges are added for each function.
- */
-static void divide(struct gf_elfsym *file, uint32_t *open)
-{
-    size_t depth = 0;
-
-    for (size_t i = 0; i <= file->function_count; i++) {
-        const bool is_last = i == file->function_count;
-        const uint64_t next = is_last ? UINT64_MAX : file->functions[i].start;
-        while (depth && file->functions[open[depth - 1]].end <= next) {
-            const uint64_t end = file->functions[open[--depth]].end;
-            while (depth && file->functions[open[depth - 1]].end <= end)
-                depth--;
-            add_range(file, end, depth ? open[depth - 1] : UINT32_MAX);
-        }
-        if (is_last)
-            return;
-        add_range(file, next, (uint32_t)i);
-        open[depth++] = (uint32_t)i;
-    }
-}
-
 /* If the tables are too large, the file has no names. */
 static void read_functions(struct gf_elfsym *file)
 {
@@ -130,12 +93,8 @@ static void read_functions(struct gf_elfsym *file)
         return;
     symbols_read += file->symbols.count;
     const size_t count = count_functions(&file->symbols);
-    uint32_t *open = gf_cli_alloc(count + 1, sizeof(*open));
     file->functions = gf_cli_alloc(count + 1, sizeof(*file->functions));
-    file->ranges = gf_cli_alloc(2 * count + 1, sizeof(*file->ranges));
     sort_functions(file, count);
-    divide(file, open);
-    free(open);
 }
 
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)
@@ -158,27 +117,35 @@ void gf_elfsym_close(struct gf_elfsym *file)
 {
     gf_elf_view_close(&file->view);
     free(file->functions);
-    free(file->ranges);
     free(file);
 }
+
+/*
+ * Of the functions that cover the offset, the one that starts last is the innermost. Few start between
+ * it and the offset, unless the file is crafted.
+ */
+#define INNER_MOST 64
 
 const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
                                uint64_t *ret_distance)
 {
-    size_t low = 0, high = file->range_count;
+    size_t low = 0, high = file->function_count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (file->ranges[middle].start <= offset)
+        if (file->functions[middle].start <= offset)
             low = middle + 1;
         else
             high = middle;
     }
-    if (!low || file->ranges[low - 1].function == UINT32_MAX)
-        return NULL;
-    const struct function *function = &file->functions[file->ranges[low - 1].function];
-    *ret_distance = offset - function->start;
-    return file->symbols.strings + function->name;
+    for (size_t i = low; i-- > 0 && low - i <= INNER_MOST;) {
+        const struct function *function = &file->functions[i];
+        if (offset < function->end) {
+            *ret_distance = offset - function->start;
+            return file->symbols.strings + function->name;
+        }
+    }
+    return NULL;
 }
 
 #define MODULES_MOST 64 /* of an event; the library writes at most GF_UNWIND_MODULES */
