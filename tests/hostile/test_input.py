@@ -233,8 +233,8 @@ def test_paths_of_a_page(a_report, tmp_path, path):
     if not shutil.which("node"):
         pytest.skip("Node.js is not installed")
     data = re.search('<script type="application/json"[^>]*>(.*?)</script>', page, re.S)[1]
-    tree = re.search("^function idleTree.*?^}$", page, re.S | re.M)[0]
-    (tmp_path / "page.js").write_text(f"const data = {data};\n{tree}\nconsole.log(idleTree('').us);\n")
+    tree = re.search("^function treeOf.*?^}$", page, re.S | re.M)[0]
+    (tmp_path / "page.js").write_text(f"const data = {data};\n{tree}\nconsole.log(treeOf('', data.idle).us);\n")
     done = subprocess.run(["node", "--max-old-space-size=200", "page.js"], cwd=tmp_path, capture_output=True, text=True, check=False,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (6, 6)), timeout=120)
     assert done.returncode == 0 and done.stdout == f"{min(len(paths), 50000)}000000\n", done

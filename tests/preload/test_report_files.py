@@ -80,14 +80,13 @@ def test_page_is_whole_and_makes_no_requests(written):
     assert [event[2] for event in data["events"]] == [4000, 2000, 1000]
     assert [data["texts"][event[4]] for event in data["events"]] == ["train.py:4 in load"] * 2 + ["train.py:9 in collate"]
     assert data["events"][0][1] == pytest.approx(10 - 0.004, abs=1e-3)
-    assert sum(us for lane in data["lanes"] for _, us in lane.get("bins", [])) == 7000 == data["tree"]["us"]
+    assert sum(us for lane in data["lanes"] for _, us in lane.get("bins", [])) == 7000
     assert data["gpu"] == {"devices": 1, "s": 4, "states": [["empty", "nothing to do", 0.75], ["queued", "other work", 0.25]],
                            "causes": [["data", "waiting for data", 0.75, "train.py:4 in load"]]}
     assert data["locality"] == [{"name": "rank 2", "kind": "heap", "by_node": {"0": 1, "1": 2}}]
     assert data["settings"] == [{"name": "GPUFEED", "value": "observe", "origin": "environment", "count": 1}]
-    root = data["tree"]["children"][0]
-    assert root["name"] == "train.py:99 in <module>" and {child["name"]: child["us"] for child in root["children"]} == \
-        {"train.py:4 in load": 6000, "train.py:9 in collate": 1000}
+    assert [[data["stalled"]["stacks"][stack], us] for _, stack, us in data["stalled"]["rows"]] == [
+        ["train.py:99 in <module>;train.py:4 in load;queue.py:1 in get;purge", 6000], ["train.py:99 in <module>;train.py:9 in collate;queue.py:1 in get;lock", 1000]]
     assert [row[1:] for row in data["lengths"]] == [[1, 1000], [1, 2000], [1, 4000]]
 
 
@@ -102,7 +101,7 @@ def test_page_of_many_stalls_keeps_the_longest_and_sums_the_others(written):
     data = json.loads(page.data)
     assert len(data["events"]) == 1000 and min(event[2] for event in data["events"]) == 4000
     assert len(data["lanes"]) == 128 and data["hidden"] == 172 and data["stalls"] == 4000
-    assert data["tree"]["us"] == sum(1000 + at for at in range(4000))
+    assert sum(us for _, _, us in data["stalled"]["rows"]) == sum(1000 + at for at in range(4000))
     assert len(page.data) < 1 << 20
 
 

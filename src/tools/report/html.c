@@ -191,11 +191,11 @@ static json_t *page_of(const struct gf_answer *answer)
                              gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
                              gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
                              "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
-                             (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS, "tree",
-                             gf_stack_tree(answer->job), "idle", gf_idle_stacks(answer->job), "gpu",
-                             "devices", (int)time->devices, "s", time->s, "states",
-                             parts_of(time, &time->states, gf_help_state), "causes",
-                             parts_of(time, &time->causes, gf_help_host));
+                             (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS,
+                             "stalled", gf_stall_stacks(answer->job), "idle",
+                             gf_idle_stacks(answer->job), "gpu", "devices", (int)time->devices, "s",
+                             time->s, "states", parts_of(time, &time->states, gf_help_state),
+                             "causes", parts_of(time, &time->causes, gf_help_host));
 
     gf_timeline_add(page, answer);
     add_reports(page, answer->job);

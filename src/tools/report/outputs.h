@@ -32,12 +32,10 @@ bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank);
 json_t *gf_idle_stacks(const struct gf_job *job);
 
 /*
- * Returns the stalled time as a tree of frames {"name", "us", "children"}. The root is the sum of
- * all stalls, and its children are the outermost frames. The child of an innermost frame is the
- * cause. Frames with less than a thousandth of the time are omitted. The caller drops the
- * reference.
+ * Returns the stalled time in this form. The cause ends a stack. The stacks with the least time are
+ * summed as "..." if they are too many for a page.
  */
-json_t *gf_stack_tree(const struct gf_job *job);
+json_t *gf_stall_stacks(const struct gf_job *job);
 
 /*
  * html.c: writes a self-contained page: the answer, a timeline, stalled time by line, durations of
