@@ -194,32 +194,10 @@ static void print_figures(FILE *out, const struct gf_figures figures[2], const d
     }
 }
 
-/*
- * Prints the difference with its interval. If the interval contains 0, prints the largest
- * difference that the interval permits.
- */
-static void print_answer(FILE *out, const char *const names[2], const struct gf_ratio *ratio,
-                         bool by_step)
-{
-    const double low = 100 * (ratio->low - 1), high = 100 * (ratio->high - 1);
-    const char *metric = by_step ? "time per step" : "time";
-    const char *name = names[1], *base = names[0];
-
-    if (low > 0 || high < 0)
-        fprintf(out, "%s takes %.1f %% %s %s than %s (95 %% interval: %.1f %% to %.1f %%).\n", name,
-                fabs(100 * (ratio->ratio - 1)), high < 0 ? "less" : "more", metric, base,
-                fabs(high < 0 ? high : low), fabs(high < 0 ? low : high));
-    else
-        fprintf(out,
-                "No difference in %s larger than %.1f %% between %s and %s (95 %% interval of %s: "
-                "%+.1f %% to %+.1f %%).\n",
-                metric, gf_max(-low, high), base, name, name, low, high);
-}
-
 /* Prints the clocks, because different clocks may explain a difference. */
-static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_trial *trial)
+static void print_clocks(FILE *out, const struct gf_side sides[2])
 {
-    const struct gf_gpu_clock *clocks = trial->clocks;
+    const struct gf_gpu_clock clocks[] = {sides[0].sum.clock, sides[1].sum.clock};
     char texts[2][32], change[32];
     double mhz[2];
 
@@ -244,25 +222,49 @@ static void print_clocks(FILE *out, const struct gf_arms *arms, const struct gf_
             fprintf(out,
                     "In %.0f %% of the readings of %s, heat or the power limit lowered the clock; "
                     "see `gpufeed doctor`.\n",
-                    100 * clocks[i].limited / clocks[i].readings, arms->list[i].name);
+                    100 * clocks[i].limited / clocks[i].readings, sides[i].name);
 }
 
-/* What is compared: two sides, with means over their runs. */
-struct sides {
-    const char *const *names;
-    const struct gf_figures *figures; /* sums over the runs */
+/* Means over the runs of two sides, and the ratio of their times. */
+struct comparison {
+    const char *names[2];
+    struct gf_figures figures[2]; /* sums over the runs */
     double seconds[2], runs[2];
-    bool by_step;
+    bool by_step; /* the times are of a step: each run has marked steps */
+    struct gf_ratio ratio;
 };
 
-static struct sides sides_of(const char *const names[2], const struct gf_figures figures[2],
-                             double *const times[2], const size_t counts[2], bool by_step)
+static bool have_steps(const struct gf_side *side)
 {
-    return (struct sides){.names = names,
-                          .figures = figures,
-                          .seconds = {gf_mean(times[0], counts[0]), gf_mean(times[1], counts[1])},
-                          .runs = {(double)counts[0], (double)counts[1]},
-                          .by_step = by_step};
+    for (size_t i = 0; i < side->count; i++)
+        if (!gf_figures_have_steps(&side->runs[i].figures))
+            return false;
+    return side->count > 0;
+}
+
+/* The ratio is that of pairs, or of runs that belong to no pair; 0 unless `has_ratio`. */
+static struct comparison compare(const struct gf_side sides[2], bool paired, bool has_ratio)
+{
+    struct comparison ret = {.by_step = have_steps(&sides[0]) && have_steps(&sides[1])};
+    const size_t counts[] = {sides[0].count, sides[1].count};
+    double *times[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        times[i] = gf_cli_alloc(counts[i], sizeof(*times[i]));
+        for (size_t k = 0; k < counts[i]; k++) {
+            const struct gf_run *run = &sides[i].runs[k];
+            times[i][k] = ret.by_step ? run->figures.steps_s / run->figures.steps : run->wall_s;
+        }
+        ret.names[i] = sides[i].name;
+        ret.figures[i] = sides[i].sum.figures;
+        ret.seconds[i] = gf_mean(times[i], counts[i]);
+        ret.runs[i] = (double)counts[i];
+    }
+    if (has_ratio)
+        ret.ratio = gf_bootstrap_ratio((const double *const *)times, counts, paired);
+    free(times[0]);
+    free(times[1]);
+    return ret;
 }
 
 /* Prints how much steps vary, and how long the GPU waits for data in a mean step. */
@@ -281,7 +283,7 @@ static void print_time_of_steps(FILE *out, const struct gf_figures figures[2])
 }
 
 /* Prints the mean times, and where the time went. */
-static void print_sides(FILE *out, const struct sides *sides)
+static void print_sides(FILE *out, const struct comparison *sides)
 {
     print_row(out, "", sides->names[0], sides->names[1], "change");
     print_times(out, sides->by_step ? "time per step" : "time", sides->seconds[0],
@@ -291,28 +293,51 @@ static void print_sides(FILE *out, const struct sides *sides)
     print_figures(out, sides->figures, sides->runs);
 }
 
-/* Prints the difference with its interval, and where the time went. */
-static void gf_comparison_print_trial(FILE *out, const struct gf_arms *arms,
-                                      const struct gf_trial *trial, const struct sides *sides)
+/*
+ * Prints the difference with its interval. If the interval contains 0, prints the largest
+ * difference that the interval permits.
+ */
+static void print_answer(FILE *out, const struct comparison *sides)
 {
-    const bool has_report = trial->figures[0].reports > 0 || trial->figures[1].reports > 0;
+    const struct gf_ratio *ratio = &sides->ratio;
+    const double low = 100 * (ratio->low - 1), high = 100 * (ratio->high - 1);
+    const char *metric = sides->by_step ? "time per step" : "time";
+    const char *name = sides->names[1], *base = sides->names[0];
+
+    if (low > 0 || high < 0)
+        fprintf(out, "%s takes %.1f %% %s %s than %s (95 %% interval: %.1f %% to %.1f %%).\n", name,
+                fabs(100 * (ratio->ratio - 1)), high < 0 ? "less" : "more", metric, base,
+                fabs(high < 0 ? high : low), fabs(high < 0 ? low : high));
+    else
+        fprintf(out,
+                "No difference in %s larger than %.1f %% between %s and %s (95 %% interval of %s: "
+                "%+.1f %% to %+.1f %%).\n",
+                metric, gf_max(-low, high), base, name, name, low, high);
+}
+
+/* Prints the difference with its interval, and where the time went. */
+static void print_trial(FILE *out, const struct gf_side arms[2], const struct comparison *sides,
+                        size_t planned)
+{
+    const size_t pairs = arms[0].count;
+    const bool has_report = sides->figures[0].reports > 0 || sides->figures[1].reports > 0;
 
     if (!has_report)
         fputs("No run wrote a report: no process used a GPU with the library, so there is nothing "
               "to compare.\n",
               out);
-    else if (trial->pairs < trial->planned)
-        fprintf(out, "Interrupted after %zu of %zu pairs, so there is no interval.\n", trial->pairs,
-                trial->planned);
+    else if (pairs < planned)
+        fprintf(out, "Interrupted after %zu of %zu pairs, so there is no interval.\n", pairs,
+                planned);
     else
-        print_answer(out, sides->names, &trial->ratio, trial->by_step);
-    fprintf(out, "Means of %zu runs for each arm:\n", trial->pairs);
+        print_answer(out, sides);
+    fprintf(out, "Means of %zu runs for each arm:\n", pairs);
     print_sides(out, sides);
-    print_clocks(out, arms, trial);
+    print_clocks(out, arms);
     for (size_t arm = 0; arm < 2; arm++)
-        if (has_report && trial->figures[arm].reports < 1)
+        if (has_report && sides->figures[arm].reports < 1)
             fprintf(out, "No run of %s wrote a report: no process used a GPU with the library.\n",
-                    arms->list[arm].name);
+                    sides->names[arm]);
 }
 
 /* Seconds a run by cause. */
@@ -331,7 +356,7 @@ static json_t *mean_json(double sum, double count)
 }
 
 /* One side of a comparison: means over its runs. */
-static json_t *side_json(const struct sides *sides, size_t side)
+static json_t *side_json(const struct comparison *sides, size_t side)
 {
     const struct gf_figures *figures = &sides->figures[side];
     const struct gf_copy_sum to = copies_of(figures, GF_TO_DEVICE),
@@ -350,7 +375,7 @@ static json_t *side_json(const struct sides *sides, size_t side)
 }
 
 /* The causes that took more time on the second side, those that grew most first. */
-static json_t *growth_json(const struct sides *sides, enum gf_figures_of kind)
+static json_t *growth_json(const struct comparison *sides, enum gf_figures_of kind)
 {
     struct gf_figures figures[2] = {sides->figures[0], sides->figures[1]};
     struct gf_figures_row rows[2];
@@ -365,8 +390,10 @@ static json_t *growth_json(const struct sides *sides, enum gf_figures_of kind)
     return all;
 }
 
-static void print_comparison(const struct sides *sides, const struct gf_ratio *ratio)
+static void print_comparison(const struct comparison *sides)
 {
+    const struct gf_ratio *ratio = &sides->ratio;
+
     gf_cli_print_json(json_pack(
         "{s:i, s:s, s:f, s:f, s:f, s:o, s:o, s:{s:o, s:o}}", "schema", 1, "time",
         sides->by_step ? "step" : "run", "change", ratio->ratio - 1, "low", ratio->low - 1, "high",
@@ -497,22 +524,17 @@ static void name_of(const char *path, char *ret, size_t size)
     gf_plain_text(ret);
 }
 
-static int compare_reports(const char *const paths[2])
+static int compare_reports(struct gf_side sides[2], const char *const paths[2])
 {
-    struct gf_figures figures[2] = {0};
-    char plain[2][NAME_MAX + 1];
-    const char *const names[2] = {plain[0], plain[1]};
-    struct sides sides = {.names = names, .figures = figures, .runs = {1, 1}};
-
     for (size_t i = 0; i < 2; i++) {
-        if (gf_run_add(&figures[i], paths[i]))
+        struct gf_run run = {0};
+        if (gf_run_add(&run.figures, paths[i]))
             return GF_EXIT_FAILED;
-        name_of(paths[i], plain[i], sizeof(plain[i]));
+        run.wall_s = run.figures.ran_s;
+        gf_side_add(&sides[i], &run);
     }
-    sides.by_step = gf_figures_have_steps(&figures[0]) && gf_figures_have_steps(&figures[1]);
-    for (size_t i = 0; i < 2; i++)
-        sides.seconds[i] = sides.by_step ? figures[i].steps_s / figures[i].steps : figures[i].ran_s;
-    print_sides(stdout, &sides);
+    const struct comparison comparison = compare(sides, false, false);
+    print_sides(stdout, &comparison);
     puts("Each report is from one run, so there is no interval.");
     return GF_EXIT_OK;
 }
@@ -524,108 +546,88 @@ static int verdict(const struct words *words, const struct gf_ratio *ratio)
                                                                         : GF_EXIT_OK;
 }
 
-static void print_trial(const struct words *words, const struct gf_trial *trial, bool complete)
+static int compare_runs(const struct words *words, struct gf_side sides[2])
 {
-    const char *const names[] = {words->arms.list[0].name, words->arms.list[1].name};
-    const size_t counts[] = {trial->pairs, trial->pairs};
-    const struct sides sides =
-        sides_of(names, trial->figures, trial->times, counts, trial->by_step);
-
-    if (words->json && complete)
-        print_comparison(&sides, &trial->ratio);
-    else
-        gf_comparison_print_trial(words->json ? stderr : stdout, &words->arms, trial, &sides);
-}
-
-static int compare_runs(const struct words *words, char *const *command)
-{
-    struct gf_trial trial;
+    int code = GF_EXIT_FAILED;
 
     gf_interrupt_begin();
-    const int error = gf_trial_run(&words->arms, words->pairs, command, &trial);
-    if (error == -EINTR && !trial.pairs)
+    for (size_t i = 0; i < 2; i++)
+        memcpy(sides[i].name, words->arms.list[i].name, sizeof(words->arms.list[i].name));
+    const int error = gf_trial_run(&words->arms, words->pairs, words->command, sides);
+    if (error == -EINTR && !sides[0].count) {
         gf_cli_error("compare", "interrupted before the end of the first pair that counts");
-    else if (!error || error == -EINTR)
-        print_trial(words, &trial, !error);
-    const int code = error ? GF_EXIT_FAILED : verdict(words, &trial.ratio);
-    free(trial.times[0]);
-    free(trial.times[1]);
+    } else if (!error || error == -EINTR) {
+        const struct comparison comparison = compare(sides, true, !error);
+        if (words->json && !error)
+            print_comparison(&comparison);
+        else
+            print_trial(words->json ? stderr : stdout, sides, &comparison, words->pairs);
+        code = error ? GF_EXIT_FAILED : verdict(words, &comparison.ratio);
+    }
     fflush(stdout);
     gf_interrupt_end();
     return code;
 }
 
-static int compare_times(const struct words *words, const char *const names[2],
-                         const struct gf_folder folders[2])
+static int compare_folders(const struct words *words, struct gf_side sides[2])
 {
-    const bool by_step = gf_folder_has_steps(&folders[0]) && gf_folder_has_steps(&folders[1]);
-    double *times[] = {gf_folder_times(&folders[0], by_step),
-                       gf_folder_times(&folders[1], by_step)};
-    const struct gf_figures sums[] = {folders[0].sum, folders[1].sum};
-    const size_t counts[] = {folders[0].count, folders[1].count};
-    const struct gf_ratio ratio = gf_bootstrap_ratio((const double *const *)times, counts, false);
-
-    const struct sides sides = sides_of(names, sums, times, counts, by_step);
-
-    if (words->json) {
-        print_comparison(&sides, &ratio);
-    } else {
-        print_answer(stdout, names, &ratio, by_step);
-        printf("Means of %zu and %zu runs:\n", counts[0], counts[1]);
-        print_sides(stdout, &sides);
+    for (size_t i = 0; i < 2; i++) {
+        if (gf_folder_read(words->paths[i], &sides[i]))
+            return GF_EXIT_FAILED;
+        if (sides[i].count < GF_BOOTSTRAP_PAIRS_MIN)
+            return gf_cli_fail(GF_EXIT_FAILED, "compare",
+                               "%s has reports of %zu runs; a comparison needs at least %u",
+                               words->paths[i], sides[i].count, GF_BOOTSTRAP_PAIRS_MIN);
     }
-    free(times[0]);
-    free(times[1]);
-    return verdict(words, &ratio);
+    const struct comparison comparison = compare(sides, false, true);
+    if (words->json) {
+        print_comparison(&comparison);
+    } else {
+        print_answer(stdout, &comparison);
+        printf("Means of %zu and %zu runs:\n", sides[0].count, sides[1].count);
+        print_sides(stdout, &comparison);
+    }
+    return verdict(words, &comparison.ratio);
 }
 
-static int compare_folders(const struct words *words, const char *const paths[2])
+static int compare_words(const struct words *words, struct gf_side sides[2])
 {
-    struct gf_folder folders[2] = {0};
-    char plain[2][NAME_MAX + 1];
-    int error = 0;
+    struct stat found;
 
-    for (size_t i = 0; i < 2 && !error; i++) {
-        name_of(paths[i], plain[i], sizeof(plain[i]));
-        error = gf_folder_read(paths[i], &folders[i]);
-        if (!error && folders[i].count < GF_BOOTSTRAP_PAIRS_MIN) {
-            gf_cli_error("compare", "%s has reports of %zu runs; a comparison needs at least %u",
-                         paths[i], folders[i].count, GF_BOOTSTRAP_PAIRS_MIN);
-            error = -EINVAL;
-        }
-    }
-    const int code = error
-                         ? GF_EXIT_FAILED
-                         : compare_times(words, (const char *const[]){plain[0], plain[1]}, folders);
-    free(folders[0].runs);
-    free(folders[1].runs);
-    return code;
+    if (words->command)
+        return compare_runs(words, sides);
+    if (words->count != 2)
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "nothing to compare: gpufeed compare -- COMMAND, or "
+                           "gpufeed compare A.json B.json");
+    for (size_t i = 0; i < 2; i++)
+        name_of(words->paths[i], sides[i].name, sizeof(sides[i].name));
+    if (stat(words->paths[0], &found) == 0 && S_ISDIR(found.st_mode))
+        return compare_folders(words, sides);
+    if (words->json || words->fail_above >= 0)
+        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+                           "two reports have no interval; --json and --fail-above need a "
+                           "COMMAND or folders of reports");
+    return compare_reports(sides, words->paths);
 }
 
 int gf_cmd_compare(int argc, char **argv)
 {
     /* The command begins behind "--". */
     static const struct gf_words reading = {print_compare_help, read_flag, add_path, true};
+    static struct gf_side sides[2];
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flag_table, .shorts = "n:"};
     struct words words = {.pairs = GF_BOOTSTRAP_PAIRS_MIN, .fail_above = -1};
-    struct stat found;
     int code;
 
     if (!gf_flags_read(&reader, &reading, &words, &code))
         return code;
     if (reader.at < argc && !words.count)
         words.command = argv + reader.at;
-    if (words.command)
-        return gf_arms_finish(&words.arms) ? GF_EXIT_USAGE : compare_runs(&words, words.command);
-    if (words.count != 2)
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "nothing to compare: gpufeed compare -- COMMAND, or "
-                           "gpufeed compare A.json B.json");
-    if (stat(words.paths[0], &found) == 0 && S_ISDIR(found.st_mode))
-        return compare_folders(&words, words.paths);
-    if (words.json || words.fail_above >= 0)
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "two reports have no interval; --json and --fail-above need a "
-                           "COMMAND or folders of reports");
-    return compare_reports(words.paths);
+    if (words.command && gf_arms_finish(&words.arms))
+        return GF_EXIT_USAGE;
+    code = compare_words(&words, sides);
+    free(sides[0].runs);
+    free(sides[1].runs);
+    return code;
 }

@@ -64,28 +64,14 @@ int gf_run_add(struct gf_figures *run, const char *path);
 
 #define GF_FOLDER_RUNS_MAX 1000u /* further files and folders are an error */
 
-struct gf_folder {
-    struct gf_figures *runs; /* of the processes of each run */
-    size_t count;
-    struct gf_figures sum; /* over all runs */
-};
-
 /*
- * Reads a folder, whose entries are runs: a file is the report of a run's only process, and a folder
- * has the reports of all processes of a run. Entries whose names do not end with ".json" or begin
- * with a dot are left out, and so are folders without a report, and further names of a report or
- * folder. Returns 0, or -errno after printing an error. The caller frees the runs in all cases.
+ * Adds the runs of a folder, whose entries are runs: a file is the report of a run's only process, and
+ * a folder has the reports of all processes of a run. Entries whose names do not end with ".json" or
+ * begin with a dot are left out, and so are folders without a report, and further names of a report or
+ * folder. Returns 0, or -errno after printing an error.
  */
-int gf_folder_read(const char *path, struct gf_folder *ret);
-
-/*
- * Returns the time of each run: if `by_step`, of a step, otherwise from the first use of CUDA to the
- * report, the mean of the run's processes. In seconds, one for each run. The caller frees the result.
- */
-double *gf_folder_times(const struct gf_folder *folder, bool by_step);
-
-/* Whether each run has marked steps. */
-bool gf_folder_has_steps(const struct gf_folder *folder);
+struct gf_side;
+int gf_folder_read(const char *path, struct gf_side *side);
 
 /* one_run.c: one run of the command in an arm, with the GPUs' clocks; interrupts. */
 
@@ -127,9 +113,6 @@ struct gf_gpu_clock {
     double limited; /* number of readings at which heat or the power limit lowered the clock */
 };
 
-/* Adds `more`. */
-void gf_gpu_clock_add(struct gf_gpu_clock *clock, const struct gf_gpu_clock *more);
-
 /*
  * Lets SIGINT end a comparison, whose finished pairs are then printed. It interrupts system calls,
  * unless the caller of the command ignores it.
@@ -144,11 +127,22 @@ struct gf_run_folder {
     int fd;
 };
 
-struct gf_one_run {
-    double wall_s; /* time from the fork to the command's end */
+struct gf_run {
+    /* Time from the fork to the command's end; of reports: from the first use of CUDA, the mean. */
+    double wall_s;
     struct gf_figures figures;
     struct gf_gpu_clock clock;
 };
+
+/* What is compared: an arm, a folder or a report. The owner frees the runs. */
+struct gf_side {
+    char name[NAME_MAX + 1];
+    struct gf_run *runs;
+    size_t count;
+    struct gf_run sum; /* over the runs */
+};
+
+void gf_side_add(struct gf_side *side, const struct gf_run *run);
 
 /*
  * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
@@ -157,7 +151,7 @@ struct gf_one_run {
  * command, and the result is -EINTR.
  */
 int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_run_folder *folder,
-               struct gf_one_run *ret);
+               struct gf_run *ret);
 
 /* trial.c: the ratio of two arms' times, with a 95 % interval from paired runs. */
 
@@ -188,23 +182,10 @@ struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t c
  */
 uint64_t gf_bootstrap_random(uint64_t *state);
 
-/* The runs of a comparison: pairs in random order, after one pair that is discarded. */
-struct gf_trial {
-    size_t pairs;   /* number of finished pairs */
-    size_t planned; /* the number that was fixed before the first run */
-    /* true: times are seconds per step; false: times are seconds of the whole command. */
-    bool by_step;
-    double *times[2];             /* times[arm][pair] */
-    struct gf_figures figures[2]; /* sums over the runs of each arm */
-    struct gf_gpu_clock clocks[2];
-    /* The second arm's time divided by the first arm's. Unknown if the trial was interrupted. */
-    struct gf_ratio ratio;
-};
-
 /*
- * Makes `pairs` pairs of runs, in random order within each pair. Stops at the first run that fails,
- * after printing an error, and returns -errno. Stops at SIGINT, and returns -EINTR; *ret then has
- * the finished pairs. The caller frees the times in all cases.
+ * Makes `pairs` pairs of runs, in random order within each pair, after one pair that is discarded.
+ * Adds the runs of each finished pair to the sides. Stops at the first run that fails, after printing
+ * an error, and returns -errno. Stops at SIGINT, and returns -EINTR.
  */
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
-                 struct gf_trial *ret);
+                 struct gf_side sides[2]);

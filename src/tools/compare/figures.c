@@ -213,8 +213,8 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
 
 /* A folder that is read, and its run. */
 struct reading {
-    struct gf_folder *folder;
-    struct gf_figures run;
+    struct gf_side *side;
+    struct gf_run run;
     struct gf_text_pool files; /* device and inode of each file or folder that was read */
 };
 
@@ -236,13 +236,13 @@ static int add_process(void *closure, const char *path)
     if (!is_report_name(strrchr(path, '/') + 1) ||
         (stat(path, &found) == 0 && !is_first_name(reading, &found)))
         return 0;
-    return gf_run_add(&reading->run, path);
+    return gf_run_add(&reading->run.figures, path);
 }
 
 static int add_run(void *closure, const char *path)
 {
     struct reading *reading = closure;
-    struct gf_folder *folder = reading->folder;
+    struct gf_figures *figures = &reading->run.figures;
     struct stat found;
 
     if (stat(path, &found))
@@ -250,45 +250,25 @@ static int add_run(void *closure, const char *path)
     const bool is_folder = S_ISDIR(found.st_mode);
     if (is_folder && !is_first_name(reading, &found))
         return 0;
-    reading->run = (struct gf_figures){0};
+    reading->run = (struct gf_run){0};
     const int error =
         is_folder ? each_entry(path, add_process, reading) : add_process(reading, path);
-    if (error || reading->run.reports < 1)
+    if (error || figures->reports < 1)
         return error;
-    if (folder->count == GF_FOLDER_RUNS_MAX)
+    if (reading->side->count == GF_FOLDER_RUNS_MAX)
         return gf_cli_fail(-E2BIG, "compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
-    if (reading->run.ran_s < GF_FIGURES_LEAST_S)
+    if (figures->ran_s < GF_FIGURES_LEAST_S)
         return gf_cli_fail(-EINVAL, "compare", "%s took no time (ran_s)", path);
-    folder->runs[folder->count++] = reading->run;
-    gf_figures_add(&folder->sum, &reading->run);
+    reading->run.wall_s = figures->ran_s / figures->reports;
+    gf_side_add(reading->side, &reading->run);
     return 0;
 }
 
-int gf_folder_read(const char *path, struct gf_folder *ret)
+int gf_folder_read(const char *path, struct gf_side *side)
 {
-    struct reading reading = {.folder = ret};
-
-    *ret = (struct gf_folder){.runs = gf_cli_alloc(GF_FOLDER_RUNS_MAX, sizeof(*ret->runs))};
+    struct reading reading = {.side = side};
     const int error = each_entry(path, add_run, &reading);
+
     gf_text_pool_free(&reading.files);
     return error;
-}
-
-bool gf_folder_has_steps(const struct gf_folder *folder)
-{
-    for (size_t i = 0; i < folder->count; i++)
-        if (!gf_figures_have_steps(&folder->runs[i]))
-            return false;
-    return folder->count > 0;
-}
-
-double *gf_folder_times(const struct gf_folder *folder, bool by_step)
-{
-    double *times = gf_cli_alloc(folder->count, sizeof(*times));
-
-    for (size_t i = 0; i < folder->count; i++) {
-        const struct gf_figures *run = &folder->runs[i];
-        times[i] = by_step ? run->steps_s / run->steps : run->ran_s / run->reports;
-    }
-    return times;
 }

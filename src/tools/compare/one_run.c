@@ -178,8 +178,8 @@ static void *read_gpus(void *unused)
 }
 
 /*
- * Starts the thread that reads the clocks; clocks_end stops it, and adds its readings to
- * *add. Only one such thread can run.
+ * Starts the thread that reads the clocks; clocks_end stops it, and returns its readings. Only one such
+ * thread can run.
  */
 static void clocks_begin(void)
 {
@@ -188,22 +188,26 @@ static void clocks_begin(void)
     reader.runs = open_nvml() && pthread_create(&reader.thread, NULL, read_gpus, NULL) == 0;
 }
 
-static void clocks_end(struct gf_gpu_clock *add)
+static struct gf_gpu_clock clocks_end(void)
 {
-    if (!reader.runs)
-        return;
-    sem_post(&reader.end);
-    pthread_join(reader.thread, NULL);
+    if (reader.runs) {
+        sem_post(&reader.end);
+        pthread_join(reader.thread, NULL);
+    }
     reader.runs = false;
-    gf_gpu_clock_add(add, &reader.sums);
+    return reader.sums;
 }
 
-void gf_gpu_clock_add(struct gf_gpu_clock *clock, const struct gf_gpu_clock *more)
+void gf_side_add(struct gf_side *side, const struct gf_run *run)
 {
-    clock->readings += more->readings;
-    clock->mhz += more->mhz;
-    clock->celsius = gf_max(clock->celsius, more->celsius);
-    clock->limited += more->limited;
+    struct gf_gpu_clock *clock = &side->sum.clock;
+
+    *GF_JOB_ADD(side->runs, side->count) = *run;
+    gf_figures_add(&side->sum.figures, &run->figures);
+    clock->readings += run->clock.readings;
+    clock->mhz += run->clock.mhz;
+    clock->celsius = gf_max(clock->celsius, run->clock.celsius);
+    clock->limited += run->clock.limited;
 }
 
 static volatile sig_atomic_t pending; /* SIGINT was received */
@@ -329,12 +333,12 @@ static void collect(int folder, struct gf_figures *ret)
 }
 
 int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_run_folder *folder,
-               struct gf_one_run *ret)
+               struct gf_run *ret)
 {
     struct gf_env env;
     int status;
 
-    *ret = (struct gf_one_run){0};
+    *ret = (struct gf_run){0};
     if (pending)
         return -EINTR;
     set_environment(&env, arm, folder->path);
@@ -351,7 +355,7 @@ int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_r
         if (pending)
             kill(child, SIGTERM); /* a terminal also sends SIGINT to the command */
     }
-    clocks_end(&ret->clock);
+    ret->clock = clocks_end();
     ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
     gf_env_free(&env);
     if (pending)

@@ -99,8 +99,8 @@ static void show_progress(size_t done, size_t all)
 }
 
 /* Without a terminal, for example in a batch job, prints a line after each pair. */
-static void show_pair(const struct gf_arms *arms, const struct gf_one_run *const runs[2],
-                      size_t pair, size_t pairs)
+static void show_pair(const struct gf_arms *arms, const struct gf_run runs[2], size_t pair,
+                      size_t pairs)
 {
     char number[32] = "discarded pair";
 
@@ -108,99 +108,61 @@ static void show_pair(const struct gf_arms *arms, const struct gf_one_run *const
         return;
     if (pair)
         snprintf(number, sizeof(number), "pair %zu of %zu", pair, pairs);
-    gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0]->wall_s,
-                 arms->list[1].name, runs[1]->wall_s);
+    gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0].wall_s,
+                 arms->list[1].name, runs[1].wall_s);
 }
 
 struct runs {
     const struct gf_arms *arms;
     char *const *command;
     const struct gf_run_folder *folder;
-    struct gf_one_run *list[2]; /* list[arm][pair]; pair 0 is discarded */
     size_t done, all;
 };
 
-static int run_pair(struct runs *runs, size_t pair, uint64_t *random)
+static int run_pair(struct runs *runs, uint64_t *random, struct gf_run ret[2])
 {
     const size_t first = gf_bootstrap_random(random) & 1;
-
-    for (size_t i = 0; i < 2; i++) {
-        const size_t arm = first ^ i;
-        show_progress(runs->done++, runs->all);
-        const int error =
-            gf_one_run(&runs->arms->list[arm], runs->command, runs->folder, &runs->list[arm][pair]);
-        if (error)
-            return error;
-    }
-    return 0;
-}
-
-/* Counts the finished pairs in *ret_finished, without the discarded one. */
-static int run_pairs(struct runs *runs, size_t pairs, size_t *ret_finished)
-{
-    uint64_t random = 0;
     int error = 0;
 
-    if (getrandom(&random, sizeof(random), 0) < 0)
-        return -errno;
-    runs->all = 2 * (pairs + 1);
-    for (size_t pair = 0; pair <= pairs && !error; pair++) {
-        error = run_pair(runs, pair, &random);
-        if (error)
-            break;
-        const struct gf_one_run *const both[] = {&runs->list[0][pair], &runs->list[1][pair]};
-        show_pair(runs->arms, both, pair, pairs);
-        *ret_finished = pair;
+    for (size_t i = 0; i < 2 && !error; i++) {
+        const size_t arm = first ^ i;
+        show_progress(runs->done++, runs->all);
+        error = gf_one_run(&runs->arms->list[arm], runs->command, runs->folder, &ret[arm]);
     }
-    show_progress(runs->all, runs->all);
     return error;
 }
 
-static bool have_steps(const struct runs *runs, size_t pairs)
+static int run_pairs(struct runs *runs, size_t pairs, struct gf_side sides[2])
 {
-    for (size_t arm = 0; arm < 2; arm++)
-        for (size_t pair = 1; pair <= pairs; pair++)
-            if (!gf_figures_have_steps(&runs->list[arm][pair].figures))
-                return false;
-    return true;
-}
+    struct gf_run *both = gf_cli_alloc(2, sizeof(*both));
+    uint64_t random = 0;
+    int error = getrandom(&random, sizeof(random), 0) < 0 ? -errno : 0;
 
-static void evaluate(const struct runs *runs, struct gf_trial *trial)
-{
-    trial->by_step = have_steps(runs, trial->pairs);
-    for (size_t arm = 0; arm < 2; arm++)
-        for (size_t pair = 1; pair <= trial->pairs; pair++) {
-            const struct gf_one_run *run = &runs->list[arm][pair];
-            trial->times[arm][pair - 1] =
-                trial->by_step ? run->figures.steps_s / run->figures.steps : run->wall_s;
-            gf_figures_add(&trial->figures[arm], &run->figures);
-            gf_gpu_clock_add(&trial->clocks[arm], &run->clock);
-        }
+    for (size_t pair = 0; pair <= pairs && !error; pair++) {
+        error = run_pair(runs, &random, both);
+        if (error)
+            break;
+        show_pair(runs->arms, both, pair, pairs);
+        for (size_t arm = 0; arm < 2 && pair; arm++)
+            gf_side_add(&sides[arm], &both[arm]);
+    }
+    show_progress(runs->all, runs->all);
+    free(both);
+    return error;
 }
 
 int gf_trial_run(const struct gf_arms *arms, size_t pairs, char *const *command,
-                 struct gf_trial *ret)
+                 struct gf_side sides[2])
 {
     struct gf_run_folder folder;
-    struct runs runs = {.arms = arms, .command = command, .folder = &folder};
-
-    *ret = (struct gf_trial){.planned = pairs};
+    struct runs runs = {
+        .arms = arms, .command = command, .folder = &folder, .all = 2 * (pairs + 1)};
     int error = make_folder(&folder);
+
     if (error)
         return error;
-    for (size_t arm = 0; arm < 2; arm++) {
-        runs.list[arm] = gf_cli_alloc(pairs + 1, sizeof(*runs.list[arm]));
-        ret->times[arm] = gf_cli_alloc(pairs, sizeof(*ret->times[arm]));
-    }
-    error = run_pairs(&runs, pairs, &ret->pairs);
-    if (!error || error == -EINTR)
-        evaluate(&runs, ret);
-    if (!error)
-        ret->ratio =
-            gf_bootstrap_ratio((const double *const *)ret->times, (size_t[]){pairs, pairs}, true);
+    error = run_pairs(&runs, pairs, sides);
     rmdir(folder.path);
     close(folder.fd);
-    free(runs.list[0]);
-    free(runs.list[1]);
     return error;
 }
