@@ -40,13 +40,11 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
 
     if (each >= CPUS_LEAST && !visible)
         return;
-    if (each >= CPUS_LEAST) {
-        gf_ok(ret, "%.3g CPUs for each GPU%s", each,
-              each < CPUS_ALL
-                  ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
-                  : "");
+    if (gf_ok_if(ret, each >= CPUS_LEAST, "%.3g CPUs for each GPU%s", each,
+                 each < CPUS_ALL
+                     ? ": copies are staged only to the GPU, and only if they have 8 MiB or more"
+                     : ""))
         return;
-    }
     if (cpus < CPUS_LEAST)
         gf_problem(ret, "%.3g CPU%s: copies will not be staged", cpus,
                    cpus > 0.99 && cpus < 1.01 ? "" : "s");
@@ -96,10 +94,8 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
 
     if (!set && ranks == 1)
         return;
-    if (each * ranks <= cpus) {
-        gf_ok(ret, "%lu OpenMP threads for %u CPUs", each * ranks, cpus);
+    if (gf_ok_if(ret, each * ranks <= cpus, "%lu OpenMP threads for %u CPUs", each * ranks, cpus))
         return;
-    }
     gf_problem(ret,
                ranks == 1 ? "%u rank%s with %lu OpenMP threads has %u CPU%s"
                           : "%u rank%s with %lu OpenMP threads each share %u CPU%s",
@@ -122,10 +118,9 @@ void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findin
     if (gf_procfs_set(&isolated, input->root, file) || gf_set_empty(&isolated))
         return;
     gf_set_format(&isolated, list, sizeof(list));
-    if (gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated)) {
-        gf_ok(ret, "CPUs %s are isolated; this process may use others", list);
+    if (gf_ok_if(ret, gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated),
+                 "CPUs %s are isolated; this process may use others", list))
         return;
-    }
     gf_problem(ret, "this process may use only isolated CPUs");
     gf_evidence(ret, "/%s: %s; this process may use %s", file, list,
                 gf_set_format(cpus, allowed, sizeof(allowed)));
@@ -140,10 +135,9 @@ void gf_check_kubelet(const struct gf_check_input *input, struct gf_findings *re
 
     if (gf_procfs_read(text, sizeof(text), input->root, "%s", file) <= 0)
         return; /* no node of Kubernetes, or a container that does not see the file */
-    if (strstr(text, "\"policyName\":\"static\"")) {
-        gf_ok(ret, "the kubelet gives Guaranteed pods CPUs of their own");
+    if (gf_ok_if(ret, strstr(text, "\"policyName\":\"static\""),
+                 "the kubelet gives Guaranteed pods CPUs of their own"))
         return;
-    }
     if (!strstr(text, "\"policyName\":\"none\""))
         return;
     gf_problem(ret, "the kubelet lets all pods share all CPUs");
@@ -398,12 +392,12 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
 
     if (deepest < 0)
         return; /* no idle states, as in a virtual machine, where the hypervisor controls them */
-    if (!gf_check_is_inference(input) || deepest <= WAKE_UP_MOST_US ||
-        (limit >= 0 && limit <= WAKE_UP_MOST_US)) {
-        gf_ok(ret, "idle CPUs need at most %ld us to wake up (%s)",
-              limit >= 0 && limit < deepest ? limit : deepest, name);
+    if (gf_ok_if(ret,
+                 !gf_check_is_inference(input) || deepest <= WAKE_UP_MOST_US ||
+                     (limit >= 0 && limit <= WAKE_UP_MOST_US),
+                 "idle CPUs need at most %ld us to wake up (%s)",
+                 limit >= 0 && limit < deepest ? limit : deepest, name))
         return;
-    }
     if (!gf_check_is_recorded(input))
         snprintf(measured, sizeof(measured), "; measured wake-up latency: %ld us",
                  measure_wake_up());
@@ -423,10 +417,8 @@ void gf_check_boost(const struct gf_check_input *input, struct gf_findings *ret)
     const bool has_turbo = gf_host_number(input, &off, turbo);
     if (!has_boost && !has_turbo)
         return;
-    if ((!has_boost || on) && (!has_turbo || !off)) {
-        gf_ok(ret, "CPUs may use their turbo clock");
+    if (gf_ok_if(ret, (!has_boost || on) && (!has_turbo || !off), "CPUs may use their turbo clock"))
         return;
-    }
     const bool is_turbo = has_turbo && off;
     gf_problem(ret, "CPUs may not use their turbo clock");
     gf_evidence(ret, "/%s: %d", is_turbo ? turbo : boost, is_turbo);

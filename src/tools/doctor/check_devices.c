@@ -125,12 +125,12 @@ void gf_check_peer_memory(const struct gf_check_input *input, struct gf_findings
         !gf_host_line(input, version, sizeof(version), "proc/driver/nvidia/version"))
         return;
     const bool is_open = strstr(version, "Open Kernel Module");
-    if (is_open || gf_host_has(input, "sys/module/nvidia_peermem", "") ||
-        gf_host_has(input, "sys/module/nv_peer_mem", "")) {
-        gf_ok(ret, "network cards can access GPU memory (%s)",
-              is_open ? "DMA-BUF" : "nvidia_peermem");
+    if (gf_ok_if(ret,
+                 is_open || gf_host_has(input, "sys/module/nvidia_peermem", "") ||
+                     gf_host_has(input, "sys/module/nv_peer_mem", ""),
+                 "network cards can access GPU memory (%s)",
+                 is_open ? "DMA-BUF" : "nvidia_peermem"))
         return;
-    }
     gf_problem(ret, "network cards cannot access GPU memory");
     gf_evidence(ret, "/dev/infiniband; no /sys/module/nvidia_peermem; "
                      "/proc/driver/nvidia/version: no open kernel module");
@@ -300,10 +300,9 @@ void gf_check_write_back(const struct gf_check_input *input, struct gf_findings 
     }
     memory <<= 10;
     const uint64_t most = bytes ? (uint64_t)bytes : memory / 100 * (uint64_t)percent;
-    if (most <= DIRTY_MOST) {
-        gf_ok(ret, "write-back begins at %.3g GiB of dirty pages", (double)most / (1 << 30));
+    if (gf_ok_if(ret, most <= DIRTY_MOST, "write-back begins at %.3g GiB of dirty pages",
+                 (double)most / (1 << 30)))
         return;
-    }
     gf_problem(ret, "write-back begins only at %.3g GiB of dirty pages", (double)most / (1 << 30));
     if (bytes)
         gf_evidence(ret, "/proc/sys/vm/dirty_background_bytes: %ld", bytes);
@@ -429,10 +428,10 @@ void gf_check_batch_huge_pages(const struct gf_check_input *input, struct gf_fin
         strcmp(mount.type, "tmpfs") != 0)
         return;
     /* With huge=advise, only memory that asks for huge pages gets them, and PyTorch does not ask. */
-    if (strstr(mount.options, "huge=always") || strstr(mount.options, "huge=within_size")) {
-        gf_ok(ret, "batches in /dev/shm get huge pages");
+    if (gf_ok_if(ret,
+                 strstr(mount.options, "huge=always") || strstr(mount.options, "huge=within_size"),
+                 "batches in /dev/shm get huge pages"))
         return;
-    }
     gf_problem(ret, "batches in /dev/shm get no huge pages");
     gf_evidence(ret, "/proc/self/mountinfo: %s: %s", mount.point, mount.options);
     gf_command(ret, "mount -o remount,huge=within_size /dev/shm");

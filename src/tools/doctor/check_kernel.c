@@ -51,10 +51,8 @@ void gf_check_kernel(const struct gf_check_input *input, struct gf_findings *ret
     const bool is_old = !release_at_least(release, 5, 14);
     const bool is_recorded = gf_check_is_recorded(input);
     const int error = is_recorded ? is_old ? EINVAL : 0 : try_populate();
-    if (!error) {
-        gf_ok(ret, "Linux %s supports staged copies", release);
+    if (gf_ok_if(ret, !error, "Linux %s supports staged copies", release))
         return;
-    }
     gf_problem(ret, "Linux %s %s", release,
                is_old ? "is too old for staged copies" : "does not support staged copies");
     gf_evidence(
@@ -84,14 +82,11 @@ void gf_check_shared_huge_pages(const struct gf_check_input *input, struct gf_fi
         gf_finding_unreadable(ret, "huge pages of shared memory", gf_thp_shared_files[1]);
         return;
     }
-    if (thp.on) {
-        gf_ok(ret, "large pinned buffers get huge pages");
+    if (gf_ok_if(ret, thp.on, "large pinned buffers get huge pages"))
         return;
-    }
-    if (gf_check_is_inference(input)) {
-        gf_ok(ret, "no huge pages for shared memory: no compaction delays");
+    if (gf_ok_if(ret, gf_check_is_inference(input),
+                 "no huge pages for shared memory: no compaction delays"))
         return;
-    }
     gf_problem(ret, "large pinned buffers get no huge pages");
     gf_evidence(ret, "/%s: %s", thp.file, thp.line);
     gf_command(ret, "echo advise > /%s", thp.file);
@@ -233,11 +228,11 @@ void gf_check_pinning(const struct gf_check_input *input, struct gf_findings *re
     }
     if (!part[0])
         return;
-    if (part[0] != 6 || part[1] < 11 || part[1] > 13 ||
-        (part[1] == 12 && part[2] >= CORRECTED_6_12)) {
-        gf_ok(ret, "Linux %s pins memory without known errors", release);
+    if (gf_ok_if(ret,
+                 part[0] != 6 || part[1] < 11 || part[1] > 13 ||
+                     (part[1] == 12 && part[2] >= CORRECTED_6_12),
+                 "Linux %s pins memory without known errors", release))
         return;
-    }
     gf_problem(ret, "Linux %s has known errors in pinning memory", release);
     gf_evidence(ret, "/" RELEASE ": %s", release);
     gf_fix(ret,
@@ -299,10 +294,10 @@ void gf_check_huge_page_pool(const struct gf_check_input *input, struct gf_findi
     if (!gf_host_meminfo(input, keys, found, GF_ARRAY_LEN(keys)) || !found[0])
         return;
     const uint64_t total = found[0], unused = found[1], size = found[2], memory = found[3];
-    if (input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10) {
-        gf_ok(ret, "%lu of %lu reserved huge pages are unused", unused, total);
+    if (gf_ok_if(ret,
+                 input->options->pin_pages == gf_pin_pages_huge || unused * size <= memory / 10,
+                 "%lu of %lu reserved huge pages are unused", unused, total))
         return;
-    }
     gf_problem(ret, "%lu GiB are reserved as huge pages and unused", (unused * size) >> 20);
     gf_evidence(ret, "/" GF_MEMINFO ": HugePages_Total %lu, HugePages_Free %lu", total, unused);
     gf_command(ret, "sysctl -w vm.nr_hugepages=%lu", total - unused);

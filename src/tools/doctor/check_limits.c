@@ -69,10 +69,8 @@ void gf_check_affinity(const struct gf_check_input *input, struct gf_findings *r
     if (gf_check_is_recorded(input) || gf_locate_cpu_nodes(input->topo->machine) < 2)
         return;
     const int error = try_set_mask(&call);
-    if (!error) {
-        gf_ok(ret, "binding threads to CPUs is permitted");
+    if (gf_ok_if(ret, !error, "binding threads to CPUs is permitted"))
         return;
-    }
     /* The set is too small, the cpuset has just changed, or no child could be created. */
     if (error == EINVAL || error == EAGAIN || error == ENOMEM) {
         gf_unknown(ret, "cannot test the binding of threads to CPUs: %s: %s", call,
@@ -102,10 +100,8 @@ void gf_check_policy(const struct gf_check_input *input, struct gf_findings *ret
         gf_set_empty(&input->topo->facts.mems))
         return;
     const int error = gf_mempolicy_refusal(&call);
-    if (!error) {
-        gf_ok(ret, "memory policies are permitted");
+    if (gf_ok_if(ret, !error, "memory policies are permitted"))
         return;
-    }
     const char *remedy = gf_probe_remedy(error);
     gf_problem(ret, "memory policies are refused");
     gf_evidence(ret, "%s: %s", call, strerror(error));
@@ -140,11 +136,9 @@ void gf_check_memory(const struct gf_check_input *input, struct gf_findings *ret
             "available memory is unknown: neither /proc/meminfo nor a control group reports it");
         return;
     }
-    if (headroom.bytes >= MEMORY_LEAST) {
-        gf_ok(ret, "%.1f GiB of memory are available (%s)", (double)headroom.bytes / (1 << 30),
-              gf_headroom_source(&headroom));
+    if (gf_ok_if(ret, headroom.bytes >= MEMORY_LEAST, "%.1f GiB of memory are available (%s)",
+                 (double)headroom.bytes / (1 << 30), gf_headroom_source(&headroom)))
         return;
-    }
     gf_problem(ret, "only %lu MiB of memory are available", headroom.bytes >> 20);
     gf_evidence(ret, "%s", gf_headroom_source(&headroom));
     gf_fix(ret, "raise the limit: docker run --memory; Kubernetes: "
@@ -167,10 +161,8 @@ void gf_check_shm(const struct gf_check_input *input, struct gf_findings *ret)
         gf_ok(ret, "%s is not limited", folder); /* mounted with size=0 */
         return;
     }
-    if (bytes >= SHM_LEAST) {
-        gf_ok(ret, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30));
+    if (gf_ok_if(ret, bytes >= SHM_LEAST, "%s holds %.1f GiB", folder, (double)bytes / (1 << 30)))
         return;
-    }
     gf_problem(ret, "%s holds only %lu MiB", folder, bytes >> 20);
     gf_evidence(ret, "statvfs %s", folder);
     gf_fix(ret,
@@ -226,10 +218,8 @@ void gf_check_memlock(const struct gf_check_input *input, struct gf_findings *re
     if (!gf_host_has(input, "dev/infiniband", "uverbs") ||
         !read_limit(input, "Max locked memory", &limit))
         return;
-    if (limit == UINT64_MAX || may_lock_all(input)) {
-        gf_ok(ret, "locked memory is not limited");
+    if (gf_ok_if(ret, limit == UINT64_MAX || may_lock_all(input), "locked memory is not limited"))
         return;
-    }
     gf_problem(ret, "locked memory is limited to %lu KiB, and InfiniBand is present", limit >> 10);
     gf_evidence(ret, "/proc/self/limits: Max locked memory; /dev/infiniband");
     gf_fix(ret, "docker run --ulimit memlock=-1; LimitMEMLOCK=infinity for the "
@@ -242,10 +232,8 @@ void gf_check_address_space(const struct gf_check_input *input, struct gf_findin
 
     if (!read_limit(input, "Max address space", &limit))
         return;
-    if (limit == UINT64_MAX) {
-        gf_ok(ret, "address space is not limited");
+    if (gf_ok_if(ret, limit == UINT64_MAX, "address space is not limited"))
         return;
-    }
     gf_problem(ret, "address space is limited to %lu MiB", limit >> 20);
     gf_evidence(ret, "/proc/self/limits: Max address space");
     gf_fix(ret, "ulimit -v unlimited; Slurm: PropagateResourceLimitsExcept=AS, "
@@ -258,10 +246,8 @@ void gf_check_open_files(const struct gf_check_input *input, struct gf_findings 
 
     if (!read_limit(input, "Max open files", &limit))
         return;
-    if (limit >= OPEN_FILES_LEAST) {
-        gf_ok(ret, "enough files can be open");
+    if (gf_ok_if(ret, limit >= OPEN_FILES_LEAST, "enough files can be open"))
         return;
-    }
     gf_problem(ret, "only %lu files can be open", limit);
     gf_evidence(ret, "/proc/self/limits: Max open files");
     gf_fix(ret,
@@ -276,10 +262,8 @@ void gf_check_threads(const struct gf_check_input *input, struct gf_findings *re
 
     if (left == UINT64_MAX)
         return;
-    if (left >= THREADS_LEAST) {
-        gf_ok(ret, "%lu more threads can be started", left);
+    if (gf_ok_if(ret, left >= THREADS_LEAST, "%lu more threads can be started", left))
         return;
-    }
     gf_problem(ret, "only %lu more threads can be started", left);
     gf_evidence(ret, "pids.max and pids.current of the control group or a parent");
     gf_fix(ret, "docker run --pids-limit -1; Kubernetes: the kubelet's podPidsLimit; "

@@ -83,6 +83,8 @@ struct gf_findings {
 void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *format, ...)
     GF_PRINTF(3, 4);
 #define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, __VA_ARGS__)
+/* Adds it only if the condition holds. The value is whether it does, and so whether the check is done. */
+#define gf_ok_if(findings, condition, ...) ((condition) && (gf_ok(findings, __VA_ARGS__), true))
 #define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, __VA_ARGS__)
 #define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, __VA_ARGS__)
 
