@@ -7,10 +7,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Stalls of one process and cause. */
-struct sum {
-    uint32_t process, cause;
-    uint64_t count, us;
+/*
+ * Values by name. Different names of a report may be equal once they are cut and made plain, and a
+ * metric must not have two lines with equal labels.
+ */
+struct named {
+    struct gf_text_pool names;
+    double *values; /* by the number of the name */
+    size_t room;
 };
 
 struct metrics {
@@ -25,8 +29,7 @@ struct metrics {
     uint32_t *reports; /* by owner: 1 + the first process that has a report; 0: none has */
     bool *logged;      /* by owner: a log contains lines of one of these processes */
     double *delays;    /* seconds, by owner */
-    struct sum *sums;
-    size_t count;
+    struct named *stalls, *stall_s; /* by owner: of each cause */
 };
 
 static void head(const struct metrics *metrics, enum gf_metric metric)
@@ -64,9 +67,6 @@ static void value(const struct metrics *metrics, double number)
     fprintf(metrics->out, "} %.10g\n", number);
 }
 
-GF_COMPARATOR(by_cause, struct sum,
-              gf_order(one->process, other->process) ?: gf_order(one->cause, other->cause))
-
 static void find_owners(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
@@ -79,6 +79,8 @@ static void find_owners(struct metrics *metrics)
     metrics->reports = gf_cli_alloc(count, sizeof(*metrics->reports));
     metrics->logged = gf_cli_alloc(count, sizeof(*metrics->logged));
     metrics->delays = gf_cli_alloc(count, sizeof(*metrics->delays));
+    metrics->stalls = gf_cli_alloc(count, sizeof(*metrics->stalls));
+    metrics->stall_s = gf_cli_alloc(count, sizeof(*metrics->stall_s));
     for (uint32_t i = 0; i < count; i++) {
         const struct gf_job_process *process = &job->processes[i];
         /* A rank below 0 is no rank. */
@@ -113,16 +115,6 @@ static void print_each(const struct metrics *metrics, enum gf_metric metric, pri
             print(metrics, metric, i);
 }
 
-/*
- * The values of one metric and process by name. Different names of a report may be equal once they
- * are cut and made plain, and a metric must not have two lines with equal labels.
- */
-struct named {
-    struct gf_text_pool names;
-    double *values; /* by the number of the name */
-    size_t room;
-};
-
 static void add_named(struct named *named, const char *name, double value)
 {
     char text[64 + 24];
@@ -138,9 +130,9 @@ static void free_named(struct named *named)
     free(named->values);
 }
 
-/* Writes a line for each value, whose name is the value of the label, and frees the values. */
+/* Writes a line for each value, whose name is the value of the label. */
 static void print_named(const struct metrics *metrics, enum gf_metric metric, size_t process,
-                        const char *name, struct named *named)
+                        const char *name, const struct named *named)
 {
     /* A pool's first text is "". */
     for (uint32_t i = 1; i < named->names.count; i++) {
@@ -148,60 +140,44 @@ static void print_named(const struct metrics *metrics, enum gf_metric metric, si
         label(metrics->out, name, gf_text_pool_get(&named->names, i));
         value(metrics, named->values[i]);
     }
-    free_named(named);
 }
 
-static void sum_stalls(struct metrics *metrics)
+static void add_stalls(const struct metrics *metrics, size_t owner, const char *cause, double count,
+                       double seconds)
+{
+    add_named(&metrics->stalls[owner], cause, count);
+    add_named(&metrics->stall_s[owner], cause, seconds);
+}
+
+/* A process without a log has the sums of its report. */
+static void sum_stalls(const struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
-    size_t kept = 0;
-
-    metrics->sums = gf_cli_alloc(job->stall_count, sizeof(*metrics->sums));
-    for (size_t i = 0; i < job->stall_count; i++)
-        metrics->sums[i] = (struct sum){metrics->owners[job->stalls[i].process],
-                                        job->stalls[i].cause, 1, job->stalls[i].us};
-    qsort(metrics->sums, job->stall_count, sizeof(*metrics->sums), by_cause);
-    for (size_t i = 0; i < job->stall_count; i++) {
-        if (kept && by_cause(&metrics->sums[kept - 1], &metrics->sums[i]) == 0) {
-            metrics->sums[kept - 1].count++;
-            metrics->sums[kept - 1].us += metrics->sums[i].us;
-        } else {
-            metrics->sums[kept++] = metrics->sums[i];
-        }
-    }
-    metrics->count = kept;
-}
-
-static void print_reported_causes(const struct metrics *metrics, enum gf_metric metric,
-                                  size_t process)
-{
-    const bool seconds = metric == gf_metric_stall_seconds;
-    const json_t *report = metrics->job->processes[process].report;
-    struct named named = {0};
     const char *cause;
     json_t *row;
 
-    json_object_foreach(json_object_get(json_object_get(report, "stalls"), "causes"), cause, row)
-        add_named(&named, cause,
-                  seconds ? gf_report_number(row, "us") / 1e6 : gf_report_number(row, "count"));
-    print_named(metrics, metric, process, "cause", &named);
+    for (size_t i = 0; i < job->stall_count; i++)
+        add_stalls(metrics, metrics->owners[job->stalls[i].process],
+                   gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause, (char[256]){0}, 256), 1,
+                   job->stalls[i].us / 1e6);
+    for (size_t i = 0; i < job->process_count; i++) {
+        if (!has_report(metrics, i) || metrics->logged[metrics->owners[i]])
+            continue;
+        const json_t *stalls = json_object_get(job->processes[i].report, "stalls");
+        json_object_foreach(json_object_get(stalls, "causes"), cause, row)
+            add_stalls(metrics, metrics->owners[i], cause, gf_report_number(row, "count"),
+                       gf_report_number(row, "us") / 1e6);
+    }
 }
 
 static void print_causes(const struct metrics *metrics, enum gf_metric metric)
 {
-    const struct gf_job *job = metrics->job;
-    const bool seconds = metric == gf_metric_stall_seconds;
+    const struct named *sums =
+        metric == gf_metric_stall_seconds ? metrics->stall_s : metrics->stalls;
 
     head(metrics, metric);
-    for (size_t i = 0; i < metrics->count; i++) {
-        const struct sum *sum = &metrics->sums[i];
-        line(metrics, metric, sum->process);
-        label(metrics->out, "cause", gf_job_text(job, sum->cause));
-        value(metrics, seconds ? (double)sum->us / 1e6 : (double)sum->count);
-    }
-    for (size_t i = 0; i < job->process_count; i++)
-        if (has_report(metrics, i) && !metrics->logged[metrics->owners[i]])
-            print_reported_causes(metrics, metric, i);
+    for (size_t i = 0; i < metrics->job->process_count; i++)
+        print_named(metrics, metric, i, "cause", &sums[i]);
 }
 
 /*
@@ -264,6 +240,7 @@ static void print_nodes(const struct metrics *metrics, enum gf_metric metric, si
     json_object_foreach(json_object_get(pinned, "in_use_by_node"), node, bytes)
         add_named(&named, node, json_number_value(bytes));
     print_named(metrics, metric, process, "node", &named);
+    free_named(&named);
 }
 
 static void print_ended(const struct metrics *metrics, enum gf_metric metric, size_t process)
@@ -359,7 +336,12 @@ void gf_prometheus_write(FILE *out, const struct gf_answer *answer)
     find_owners(&metrics);
     sum_stalls(&metrics);
     print_metrics(&metrics);
-    free(metrics.sums);
+    for (size_t i = 0; i < metrics.job->process_count; i++) {
+        free_named(&metrics.stalls[i]);
+        free_named(&metrics.stall_s[i]);
+    }
+    free(metrics.stalls);
+    free(metrics.stall_s);
     free(metrics.owners);
     free(metrics.reports);
     free(metrics.logged);
