@@ -15,74 +15,60 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#define CALL(name)                                                                                 \
-    {                                                                                              \
-        SYS_##name, #name                                                                          \
-    }
-
-static const struct {
-    long number;
-    const char *name;
-} calls[] = {
-    CALL(read),
-    CALL(write),
-    CALL(pread64),
-    CALL(pwrite64),
-    CALL(readv),
-    CALL(writev),
-    CALL(futex),
-    CALL(ppoll),
-    CALL(pselect6),
-    CALL(epoll_pwait),
-    CALL(nanosleep),
-    CALL(clock_nanosleep),
-    CALL(wait4),
-    CALL(waitid),
-    CALL(recvfrom),
-    CALL(recvmsg),
-    CALL(sendto),
-    CALL(sendmsg),
-    CALL(accept),
-    CALL(accept4),
-    CALL(connect),
-    CALL(ioctl),
-    CALL(rt_sigtimedwait),
-    CALL(rt_sigsuspend),
-    CALL(openat),
-    CALL(close),
-    CALL(fsync),
-    CALL(fdatasync),
-    CALL(flock),
-    CALL(munmap),
-    CALL(mmap),
-    CALL(madvise),
-    CALL(mprotect),
-    CALL(sched_yield),
-    CALL(io_getevents),
-    CALL(getdents64),
-    CALL(newfstatat),
-    CALL(statx),
-    CALL(restart_syscall),
-#ifdef SYS_poll
-    CALL(poll),
-    CALL(select),
-    CALL(epoll_wait),
-    CALL(pause),
-    CALL(open),
-    CALL(stat),
-#endif
-};
-
 /*
  * Returns the name of a system call in which threads often wait; NULL if the call is not in the
  * table.
  */
 static const char *gf_syscall_name(long number)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(calls); i++)
-        if (calls[i].number == number)
-            return calls[i].name;
-    return NULL;
+    static const char *const names[] = {
+        [SYS_read] = "read",
+        [SYS_write] = "write",
+        [SYS_pread64] = "pread64",
+        [SYS_pwrite64] = "pwrite64",
+        [SYS_readv] = "readv",
+        [SYS_writev] = "writev",
+        [SYS_futex] = "futex",
+        [SYS_ppoll] = "ppoll",
+        [SYS_pselect6] = "pselect6",
+        [SYS_epoll_pwait] = "epoll_pwait",
+        [SYS_nanosleep] = "nanosleep",
+        [SYS_clock_nanosleep] = "clock_nanosleep",
+        [SYS_wait4] = "wait4",
+        [SYS_waitid] = "waitid",
+        [SYS_recvfrom] = "recvfrom",
+        [SYS_recvmsg] = "recvmsg",
+        [SYS_sendto] = "sendto",
+        [SYS_sendmsg] = "sendmsg",
+        [SYS_accept] = "accept",
+        [SYS_accept4] = "accept4",
+        [SYS_connect] = "connect",
+        [SYS_ioctl] = "ioctl",
+        [SYS_rt_sigtimedwait] = "rt_sigtimedwait",
+        [SYS_rt_sigsuspend] = "rt_sigsuspend",
+        [SYS_openat] = "openat",
+        [SYS_close] = "close",
+        [SYS_fsync] = "fsync",
+        [SYS_fdatasync] = "fdatasync",
+        [SYS_flock] = "flock",
+        [SYS_munmap] = "munmap",
+        [SYS_mmap] = "mmap",
+        [SYS_madvise] = "madvise",
+        [SYS_mprotect] = "mprotect",
+        [SYS_sched_yield] = "sched_yield",
+        [SYS_io_getevents] = "io_getevents",
+        [SYS_getdents64] = "getdents64",
+        [SYS_newfstatat] = "newfstatat",
+        [SYS_statx] = "statx",
+        [SYS_restart_syscall] = "restart_syscall",
+        [SYS_poll] = "poll",
+        [SYS_select] = "select",
+        [SYS_epoll_wait] = "epoll_wait",
+        [SYS_pause] = "pause",
+        [SYS_open] = "open",
+        [SYS_stat] = "stat",
+    };
+    return number >= 0 && number < (long)GF_ARRAY_LEN(names) ? names[number] : NULL;
 }
 
 /*
