@@ -26,7 +26,7 @@ def steps(between):
 """
 
 
-WAITS = {"sleep", "lock", "waiting", "process", "gil", "few_workers", "transform", "storage", "worker_cpus", "workers_sleep"}
+WAITS = {"compile", "sleep", "lock", "waiting", "process", "gil", "few_workers", "transform", "storage", "worker_cpus", "workers_sleep"}
 
 
 @pytest.fixture
@@ -233,3 +233,26 @@ def test_a_producer_without_work_is_a_wait_for_data(loop):
                 idle.put(1)
         threading.Thread(target=fill, daemon=True).start()
     """, 2), {"process"})
+
+
+def test_a_thread_of_autograd_compiles_for_the_thread_that_waits_for_it(loop, tmp_path):
+    """PyTorch compiles the backward pass when it first runs, in a thread of autograd."""
+    packages = {"torch/__init__.py": "", "torch/autograd/__init__.py": "def backward(done):\n    done.acquire()\n",
+                "torch/autograd/function.py": "def apply(call):\n    call()\n",
+                "torch/_inductor/compile_fx.py": "import time\ndef compile_fx_inner():\n    time.sleep(0.05)\n"}
+    for name, text in packages.items():
+        (tmp_path / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "site-packages" / name).write_text(text, encoding="utf-8")
+    _, line, summary = loop("""
+        import _thread, torch.autograd, torch.autograd.function, torch._inductor.compile_fx as compiler
+        def backward():
+            done = _thread.allocate_lock()
+            done.acquire()
+            def run():
+                torch.autograd.function.apply(compiler.compile_fx_inner)
+                done.release()
+            _thread.start_new_thread(run, ())
+            torch.autograd.backward(done)
+        steps(backward)
+    """, {"compile"}, before=f"import sys\nsys.path.insert(1, {str(tmp_path / 'site-packages')!r})\n")
+    assert line["function"] == "backward", summary

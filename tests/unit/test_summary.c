@@ -90,6 +90,10 @@ static void only_the_programs_own_work_can_be_moved(void **state)
     device->line[gf_host_file_write].at = (struct gf_python_line){"/me/train.py", "step", 10};
     gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
     assert_string_equal(buf, "write in another thread or process"); /* not: to faster storage */
+    device->line[gf_host_checkpoint] = device->line[gf_host_file_write];
+    device->line[gf_host_file_write] = (struct gf_cause_line){0};
+    gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
+    assert_string_equal(buf, "write in another thread or process");
 }
 
 /* A GPU that was drained by waits is refilled by launches; these are not what to mend. */

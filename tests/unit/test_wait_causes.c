@@ -39,10 +39,12 @@ static void a_system_call_names_its_object(void **state)
         {"232 0x4 0x7f00 0x10 0xffffffff", gf_wait_poll, -1, false}, /* epoll_wait */
         {"61 0x1234 0x0 0x0", gf_wait_child, -1, false},             /* wait4 */
         {"288 0x4 0x0 0x0", gf_wait_accept, -1, false},
-        {"73 0x4 0x2", gf_wait_lock, -1, false},            /* flock */
-        {"72 0x4 0x7 0x7ffd", gf_wait_lock, -1, false},     /* fcntl(F_SETLKW) */
-        {"72 0x4 0x3 0x0", gf_wait_unknown, -1, false},     /* fcntl(F_GETFL) */
-        {"16 0x9 0xc0 0x7ffd", gf_wait_unknown, -1, false}, /* ioctl */
+        {"82 0x7f00 0x7f01", gf_wait_file_write, -1, false},   /* rename */
+        {"263 0x3 0x7f00 0x0", gf_wait_file_write, -1, false}, /* unlinkat */
+        {"73 0x4 0x2", gf_wait_lock, -1, false},               /* flock */
+        {"72 0x4 0x7 0x7ffd", gf_wait_lock, -1, false},        /* fcntl(F_SETLKW) */
+        {"72 0x4 0x3 0x0", gf_wait_unknown, -1, false},        /* fcntl(F_GETFL) */
+        {"16 0x9 0xc0 0x7ffd", gf_wait_unknown, -1, false},    /* ioctl */
 #endif
     };
     (void)state;

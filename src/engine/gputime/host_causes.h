@@ -67,6 +67,12 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret));
 bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret,
                          char ret_path[GF_PYTHON_PATH]);
 
+/*
+ * Reads the place of a thread of PyTorch's autograd that executes Python, of the interpreter of this
+ * thread state. Returns false if there is none.
+ */
+bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret);
+
 /* Whether this thread of this process executes Python. PyTorch's autograd has a state without frames. */
 bool gf_python_line_has_frames(uintptr_t state);
 
@@ -143,6 +149,9 @@ bool gf_wait_is_by_frames(enum gf_host_cause cause);
 enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_place *place);
 /* Whether a running thread is inside of PyTorch or of a model, and so prepares work for the GPU. */
 bool gf_wait_prepares_work(const struct gf_python_place *place);
+
+/* Whether frames of autograd call the Python code of an operation's backward pass. */
+bool gf_wait_is_backward(const struct gf_python_place *place);
 
 /* feeder.c: what the feeding thread does. */
 

@@ -234,6 +234,21 @@ static void carry_on(struct host_reading *r, bool is_own)
     }
 }
 
+/*
+ * PyTorch compiles the backward pass in a thread of autograd, when it first runs. The thread that
+ * called backward() waits for it.
+ */
+static void look_behind(struct host_reading *r)
+{
+    struct gf_python_place place;
+
+    if (r->cause != gf_host_thread || !gf_python_line_read_backward(r->sample->python, &place))
+        return;
+    const enum gf_host_cause cause = gf_wait_cause(gf_wait_running, &place);
+    if (gf_wait_is_by_frames(cause))
+        r->cause = cause;
+}
+
 /* The line is that of the wait only if the thread is still in the same call afterwards. */
 static void read_host(void *closure)
 {
@@ -253,6 +268,8 @@ static void read_host(void *closure)
     r->cause = cause_of_facts(r, is_own, &place);
     carry_on(r, is_own);
     r->has_workers = may_wait_for_workers(r->cause, &place);
+    if (is_own && !r->has_workers)
+        look_behind(r);
 }
 
 static void ask_workers(struct host_reading *r)

@@ -29,6 +29,8 @@ size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size
  */
 #define FEW 24u
 #define FRAMES 256u
+/* So many thread states are looked at on either side of one. */
+#define NEIGHBOURS 32u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
@@ -263,6 +265,26 @@ bool gf_python_line_has_frames(uintptr_t state)
 
     return interpreter.layout && state &&
            gf_pystack_frames(interpreter.layout, &memory, state, &frame, 1, &whole);
+}
+
+/* The first words of a PyThreadState of CPython 3.9 to 3.15. */
+enum { state_previous, state_next, state_interpreter, STATE_WORDS };
+
+bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret)
+{
+    uintptr_t of_caller[STATE_WORDS], words[STATE_WORDS];
+
+    if (!interpreter.layout || !gf_safe_read(state, of_caller, sizeof(of_caller)))
+        return false;
+    for (int way = state_previous; way <= state_next; way++) {
+        uintptr_t at = of_caller[way];
+        for (unsigned i = 0; at && i < NEIGHBOURS && gf_safe_read(at, words, sizeof(words)) &&
+                             words[state_interpreter] == of_caller[state_interpreter];
+             i++, at = words[way])
+            if (gf_python_line_read(0, at, ret, NULL) && gf_wait_is_backward(ret))
+                return true;
+    }
+    return false;
 }
 
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)

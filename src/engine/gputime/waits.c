@@ -31,18 +31,29 @@ static enum gf_wait_kind kind_of_number(long number)
     case SYS_newfstatat:
     case SYS_statx:
     case SYS_getdents64:
-    case SYS_unlinkat:
     case SYS_io_getevents:
     case SYS_io_uring_enter:
 #ifdef SYS_open
     case SYS_open:
     case SYS_stat:
-    case SYS_unlink:
 #endif
         return gf_wait_file;
     case SYS_msync:
     case SYS_sync:
     case SYS_syncfs:
+    case SYS_truncate:
+    case SYS_unlinkat:
+    case SYS_renameat:
+    case SYS_renameat2:
+    case SYS_linkat:
+    case SYS_mkdirat:
+#ifdef SYS_open
+    case SYS_unlink:
+    case SYS_rename:
+    case SYS_link:
+    case SYS_mkdir:
+    case SYS_rmdir:
+#endif
         return gf_wait_file_write;
     default:
         return gf_wait_unknown;
@@ -259,6 +270,11 @@ bool gf_wait_prepares_work(const struct gf_python_place *place)
 {
     return has_frame("torch/", "", place->frames, place->count) ||
            has_frame("torch/nn/modules/module.py", "", place->frames, place->all);
+}
+
+bool gf_wait_is_backward(const struct gf_python_place *place)
+{
+    return has_frame("torch/autograd/function.py", "apply", place->frames, place->all);
 }
 
 bool gf_wait_is_by_frames(enum gf_host_cause cause)

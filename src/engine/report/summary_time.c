@@ -133,13 +133,14 @@ static bool is_secondary(const struct gf_gpu_time_device *device, enum gf_host_c
                later_ns(device, cause);
 }
 
-/* Whether the line that computed is in the function that wrote a file, and so prepares what it writes. */
-static bool computes_for_file(const struct gf_gpu_time_device *device)
+/* Whether the line that computed is in the function with the line of this cause. */
+static bool computes_in_function_of(const struct gf_gpu_time_device *device,
+                                    enum gf_host_cause cause)
 {
     const struct gf_python_line *line = &device->line[gf_host_computing].at,
-                                *writes = &device->line[gf_host_file_write].at;
-    return line->line && strcmp(line->function, writes->function) == 0 &&
-           strcmp(line->file, writes->file) == 0;
+                                *other = &device->line[cause].at;
+    return line->line && strcmp(line->function, other->function) == 0 &&
+           strcmp(line->file, other->file) == 0;
 }
 
 /* Whether the line that computed does so between launches, and not for them. */
@@ -163,7 +164,8 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
         return buf;
     if (cause == gf_host_preempted)
         say_users(&out, &time->without_cpu);
-    else if (cause == gf_host_computing && computes_for_file(device))
+    else if (cause == gf_host_computing && (computes_in_function_of(device, gf_host_file_write) ||
+                                            computes_in_function_of(device, gf_host_checkpoint)))
         gf_say(&out, "write in another thread or process");
     else if (cause != gf_host_computing || is_own_work(device))
         gf_say(&out, "%s", causes[cause].remedy);
