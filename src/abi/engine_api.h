@@ -65,7 +65,7 @@ enum gf_thread_class {
      */
     gf_thread_self_set,
     gf_thread_driver, /* created by libcuda */
-    gf_thread_ours,   /* created by libgpufeed, or by a library that it uses */
+    gf_thread_ours,   /* created by gf_preload.start_thread, or by such a thread */
 };
 
 struct gf_pystack_frame; /* base/pystack.h */
@@ -91,6 +91,12 @@ struct gf_preload {
      * has set the thread's mask.
      */
     enum gf_thread_class (*thread_class)(pid_t tid);
+    /*
+     * Starts a detached thread of the library, with all signals blocked. stack: its size; 0: the
+     * default. Returns 0 or an errno. Any thread may call this. A thread that pthread_create starts
+     * inside the library is the program's: a handler of its signals has created it.
+     */
+    int (*start_thread)(void *(*run)(void *closure), void *closure, size_t stack);
     /*
      * For the report: calls `fn` once for each hook with the hook's counts, until fn returns false.
      */

@@ -46,7 +46,10 @@ static inline bool gf_thread_is_only_one(void)
            task.st_nlink == 3;
 }
 
-/* Starts a detached thread. stack: its size; 0: the default. Returns 0 or an errno. */
+/*
+ * Starts a detached thread, on a thread of the library. stack: its size; 0: the default. Returns 0 or
+ * an errno.
+ */
 static inline int gf_detached_start(void *(*run)(void *closure), void *closure, size_t stack)
 {
     pthread_attr_t attr;

@@ -232,7 +232,7 @@ MUTANTS = {
     "gets_between": held("into", SIM_DELAY="cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:20000"),
     "cuts_beside_others": held("beside", SIM_DELAY=SLOW_CALLS),
     "hurries_slow_links": held("slow", SIM_DELAY="dma:70000"),
-    "hurries_starved_copies": as_installed(often("starved", "3", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=4 << 20, KIT_ALARM=30)),
+    "hurries_starved_copies": as_installed(often("starved", "computes", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=4 << 20, KIT_ALARM=30)),
     "looks_before_it_holds": held("into", SIM_DELAY=SLOW_CALLS),
     "overtakes_legacy": held("after-legacy-back", SIM_DELAY=SLOW_CAPTURES),
     "moves_small_copies": as_installed(often("held", "fault-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,

@@ -124,8 +124,10 @@ def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, pre
 
 
 @pytest.mark.parametrize("preload", [False, True])
-def test_a_copy_without_a_cpu_stays_whole(run, preload):
-    done = run(APPS / "starved", sim=True, preload=preload, GPUFEED_STAGE_RING=4 << 20, **STAGED)
+@pytest.mark.parametrize("handler", ["computes", "creates"])
+def test_a_copy_stays_whole_beside_a_handler(run, handler, preload):
+    """computes: to other threads, this looks as a copy that has no CPU. creates: a thread, which is the program's."""
+    done = run(APPS / "starved", handler, sim=True, preload=preload, SIM_LINK_MBPS=2000, GPUFEED_STAGE_RING=4 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 

@@ -9,7 +9,6 @@
 #include "base/path.h"
 #include "engine/report/sections.h"
 #include "os/files.h"
-#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <limits.h>
@@ -79,10 +78,10 @@ static int replace_file(struct gf_write_job *job, enum gf_output_flags flags)
  * Starts a write. The job must not be busy. If no thread can be started, or the process is sealed
  * (os/permit.h), the calling thread writes.
  */
-static void gf_write_job_start(struct gf_write_job *job)
+static void gf_write_job_start(struct gf_write_job *job, const struct gf_preload *preload)
 {
     gf_store_relaxed(&job->busy, true);
-    if (gf_permit_sealed() || gf_detached_start(run_named_job, job, WRITE_STACK))
+    if (gf_permit_sealed() || preload->start_thread(run_named_job, job, WRITE_STACK))
         run_job(job);
 }
 
@@ -246,7 +245,7 @@ void gf_report_file_write(const struct gf_report *report)
         return;
     file.activity = activity_of(report);
     if (prepare_text(report))
-        gf_write_job_start(&file.job);
+        gf_write_job_start(&file.job, report->preload);
 }
 
 void gf_report_file_write_last(const struct gf_report *report)
@@ -254,7 +253,7 @@ void gf_report_file_write_last(const struct gf_report *report)
     bool written = gf_write_job_await(&file.job);
 
     if (written && prepare_text(report)) {
-        gf_write_job_start(&file.job);
+        gf_write_job_start(&file.job, report->preload);
         written = false;
         for (unsigned i = 0; i < LAST_WAITS && !written; i++)
             written = gf_write_job_await(&file.job);
@@ -301,7 +300,7 @@ void gf_metrics_file_write(const struct gf_report *report)
     job->length = job->text ? gf_report_metrics(report, job->text, GF_REPORT_METRICS_BYTES) : 0;
     const int error = job->length ? expand(job->option, report, job->path) : -ENOMEM;
     if (!error) {
-        gf_write_job_start(job);
+        gf_write_job_start(job, report->preload);
         return;
     }
     free(job->text);

@@ -358,6 +358,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .heap = gf_heap_ops(),
         .version = GF_VERSION,
         .thread_class = gf_thread_class_get,
+        .start_thread = gf_thread_start_own,
         .each_hook = gf_counters_each,
         .submissions = &gf_submissions,
         .submitter = gf_submitter_of_caller,
@@ -419,7 +420,7 @@ static void *load_engine(void *caller)
     announce_stage(stage_done);
     if (gf_engine()) {
         if (gf_journal_wanted())
-            gf_thread_start_own(write_log, NULL);
+            gf_thread_start_own(write_log, NULL, 0);
         engine->watch();
     }
     return NULL;
@@ -448,7 +449,7 @@ static GF_COLD void start_load(void)
     gf_submissions_set_python(gf_python_thread_state);
     int failed = pthread_atfork(attach_before_fork, NULL, attach_in_child);
     if (!failed)
-        failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid());
+        failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid(), 0);
     if (failed) {
         announce_stage(stage_done);
         gf_warn(OFF "cannot start a thread: %s", strerrordesc_np(failed));

@@ -223,23 +223,25 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
 }
 
 /* The default stack size (`ulimit -s`) may be too small for the engine's libraries. */
-static int prepare_attr(pthread_attr_t *ret)
+static int prepare_attr(pthread_attr_t *ret, size_t stack)
 {
-    size_t stack;
+    size_t by_default;
     const int error = pthread_getattr_default_np(ret);
     if (error)
         return error;
-    if (pthread_attr_getstacksize(ret, &stack) == 0 && stack < STACK_MIN)
-        pthread_attr_setstacksize(ret, STACK_MIN);
+    if (!stack && pthread_attr_getstacksize(ret, &by_default) == 0 && by_default < STACK_MIN)
+        stack = STACK_MIN;
+    if (stack)
+        pthread_attr_setstacksize(ret, stack);
     return pthread_attr_setdetachstate(ret, PTHREAD_CREATE_DETACHED);
 }
 
-int gf_thread_start_own(void *(*run)(void *), void *arg)
+int gf_thread_start_own(void *(*run)(void *), void *arg, size_t stack)
 {
     pthread_attr_t attr;
     pthread_t thread;
     sigset_t all, before;
-    int error = prepare_attr(&attr);
+    int error = prepare_attr(&attr, stack);
     if (error)
         return error;
     sigfillset(&all);

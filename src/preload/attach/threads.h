@@ -33,5 +33,5 @@ void gf_thread_class_affinity(pid_t tid, const struct gf_cpus *before, const str
 int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg,
                     enum gf_thread_class class, void (*on_start)(void));
 
-/* Starts a detached thread of this library, with all signals blocked. Returns an errno value. */
-int gf_thread_start_own(void *(*run)(void *), void *arg);
+/* gf_preload.start_thread */
+int gf_thread_start_own(void *(*run)(void *), void *arg, size_t stack);

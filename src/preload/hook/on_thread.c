@@ -38,9 +38,13 @@ static bool has_affinity(const pthread_attr_t *attr)
     return false;
 }
 
+/*
+ * Inside the library, only a handler of the program's signals, or a tool's callback, creates a thread
+ * by pthread_create. Such a thread is the program's, as any other.
+ */
 static enum gf_thread_class classify_thread(const pthread_attr_t *attr, const void *caller)
 {
-    if (gf_thread.ours || gf_thread.inside)
+    if (gf_thread.ours)
         return gf_thread_ours;
     if (gf_thread.in_driver || gf_driver_contains(caller))
         return gf_thread_driver;
