@@ -149,6 +149,15 @@ static int sizes(pthread_attr_t *attr)
         pthread_attr_getstacksize(attr, &size) || size != sizeof(memory) ||
         pthread_attr_getstack(attr, &start, &size) || start != memory || size != sizeof(memory))
         return 3;
+    /* Without a size, getstack returns none, and getstacksize the default. */
+    pthread_attr_init(attr);
+    pthread_attr_setstacksize(attr, STACK);
+    pthread_setattr_default_np(attr);
+    pthread_attr_init(attr);
+    if (pthread_attr_setstackaddr(attr, memory + sizeof(memory)) ||
+        pthread_attr_getstack(attr, &start, &size) || start != memory + sizeof(memory) || size ||
+        pthread_attr_getstacksize(attr, &size) || size != STACK)
+        return 4;
     return 0;
 }
 

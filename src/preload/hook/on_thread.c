@@ -192,13 +192,16 @@ static size_t size_that_was_set(size_t size)
     return size - EXTRA - (size > GF_STACK_LARGE + EXTRA ? GF_STACK_LARGE : MARK);
 }
 
-/* The memory at an address that the caller set is not larger. */
+/*
+ * The size of the memory at an address that the caller set is not enlarged. If the caller set no size,
+ * getstack returns 0, and getstacksize returns the default.
+ */
 static bool has_address(const pthread_attr_t *attr)
 {
     void *start;
     size_t size;
     return gf_originals()->pthread_attr_getstack(attr, &start, &size) != 0 ||
-           (uintptr_t)start + size != 0;
+           (size && (uintptr_t)start + size != 0);
 }
 
 int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
@@ -214,9 +217,10 @@ int gf_on_pthread_attr_setstacksize(pthread_attr_t *attr, size_t size)
 /* The memory at the address is as large as the program set. */
 int gf_on_pthread_attr_setstackaddr(pthread_attr_t *attr, void *address)
 {
+    void *start;
     size_t size;
-    const bool enlarged = gf_originals()->pthread_attr_getstacksize(attr, &size) == 0 &&
-                          is_enlarged(size) && !has_address(attr);
+    const bool enlarged = gf_originals()->pthread_attr_getstack(attr, &start, &size) == 0 &&
+                          is_enlarged(size) && (uintptr_t)start + size == 0;
     const int error = gf_originals()->pthread_attr_setstackaddr(attr, address);
 
     if (!error && enlarged)
