@@ -59,7 +59,7 @@ static const char *where_text(const struct gf_answer *answer, int64_t rank, cons
 static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    char where[256], s[GF_AMOUNT];
+    char where[256];
 
     for (unsigned i = 0; i < time->causes.count && i < CAUSES; i++) {
         const struct gf_gpu_part *cause = &time->causes.list[i];
@@ -72,7 +72,7 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
             continue;
         struct item *item = new_item(items, cause->helped_s, is_slow ? OF_SLOW_RANK : OF_GPU);
         snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
-                 gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s, s),
+                 gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s),
                  where_text(answer, rank, cause->line, where, sizeof(where)), remedy);
     }
 }
@@ -89,7 +89,7 @@ static int64_t most_of(const struct gf_tally_row *row)
 static void add_stall_causes(const struct gf_answer *answer, struct items *items)
 {
     struct gf_tally ranks = gf_tally(answer->job, GF_BY_CAUSE, GF_BY_RANK);
-    char where[640], s[GF_AMOUNT];
+    char where[640];
 
     for (size_t i = 0; i < answer->causes.count && i < CAUSES; i++) {
         const struct gf_tally_row *row = &answer->causes.rows[i];
@@ -101,7 +101,7 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
         struct item *item =
             new_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS);
         snprintf(item->text, sizeof(item->text), "%s (%s of stalls%s): %s", name,
-                 gf_amount_time((double)row->us / 1e6, s),
+                 gf_amount_time((double)row->us / 1e6),
                  where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : "",
                             where, sizeof(where)),
                  gf_help_remedy(gf_help_stall, name));
@@ -114,19 +114,18 @@ static void add_sums(const struct gf_answer *answer, struct items *items)
     const double least = gf_max(LITTLE_SHARE * (answer->to - answer->from), 0.1);
     const double saved = answer->copies.pinning_saves_s, delay = (double)answer->delay_ms / 1000;
     struct item *item;
-    char s[GF_AMOUNT];
 
     if (saved > least) {
         item = new_item(items, saved, OF_THREADS);
         snprintf(item->text, sizeof(item->text),
                  "pinning the source (`pin_memory=True`) would save at most %s",
-                 gf_amount_time(saved, s));
+                 gf_amount_time(saved));
     }
     if (delay > least) {
         item = new_item(items, delay, OF_THREADS);
         snprintf(item->text, sizeof(item->text),
                  "threads waited %s for a CPU: use fewer threads, or more CPUs",
-                 gf_amount_time(delay, s));
+                 gf_amount_time(delay));
     }
 }
 
@@ -184,10 +183,9 @@ static void say_reasons(struct gf_answer *answer)
         for (unsigned k = 0; k < copies->reason_count[i]; k++) {
             const char *name = copies->reasons[i][k].name;
             const double sum = reason_bytes(copies, name);
-            char bytes[GF_AMOUNT];
             if (*gf_help_remedy(gf_help_reason, name) && sum >= all / 4)
                 gf_lines_add(&answer->helps, "copies left to the driver (%s, %s): %s",
-                             gf_help_words(gf_help_reason, name), gf_amount_bytes(sum, bytes),
+                             gf_help_words(gf_help_reason, name), gf_amount_bytes(sum),
                              gf_help_remedy(gf_help_reason, name));
         }
 }
@@ -222,7 +220,7 @@ void gf_advice_say(struct gf_answer *answer)
 static void say_unended(struct gf_answer *answer)
 {
     const struct gf_job_process *first = answer->first_unended;
-    char time[GF_AMOUNT], name[64];
+    char name[64];
 
     if (!first)
         return;
@@ -230,7 +228,7 @@ static void say_unended(struct gf_answer *answer)
         snprintf(name, sizeof(name), "rank %ld (process %ld)", first->rank, first->pid);
     else
         snprintf(name, sizeof(name), "process %ld", first->pid);
-    gf_amount_clock(first->last, true, time);
+    const char *time = gf_amount_clock(first->last, true);
     if (answer->unended == 1)
         gf_lines_add(&answer->notes,
                      "No exit is in the log of %s: it still runs, or it was killed. The log ends "
@@ -245,15 +243,13 @@ static void say_unended(struct gf_answer *answer)
 
 void gf_notes_say(struct gf_answer *answer)
 {
-    char time[GF_AMOUNT], count[GF_AMOUNT];
-
     say_unended(answer);
     if (answer->running)
         gf_lines_add(&answer->notes,
                      "Not final: %s of %zu; the job still runs, or it was killed. The latest "
                      "figures are from %s.",
-                     gf_amount_of((double)answer->running, "report", count), answer->reported,
-                     gf_amount_clock(answer->to, true, time));
+                     gf_amount_of((double)answer->running, "report"), answer->reported,
+                     gf_amount_clock(answer->to, true));
     if (answer->job->since > 0 && answer->reported)
         gf_lines_add(&answer->notes,
                      "--since applies to stalls, steps, and the states of GPUs in "
@@ -264,16 +260,16 @@ void gf_notes_say(struct gf_answer *answer)
                      "GPUFEED=observe: the library only measured, and changed nothing.");
     if (answer->counts->repeated)
         gf_lines_add(&answer->notes, "Skipped %s given more than once, under another name.",
-                     gf_amount_of((double)answer->counts->repeated, "file", count));
+                     gf_amount_of((double)answer->counts->repeated, "file"));
     if (answer->counts->damaged)
         gf_lines_add(&answer->notes, "Skipped %s; the first one is %s.",
-                     gf_amount_of((double)answer->counts->damaged, "damaged line", count),
+                     gf_amount_of((double)answer->counts->damaged, "damaged line"),
                      answer->counts->first_damaged);
     if (answer->counts->foreign)
         gf_lines_add(
             &answer->notes,
             "Skipped %s in folders (no log, no report, no output of `gpufeed doctor --json`).",
-            gf_amount_of((double)answer->counts->foreign, "file", count));
+            gf_amount_of((double)answer->counts->foreign, "file"));
     if (answer->dropped)
         gf_lines_add(&answer->notes, "The logs are incomplete: the processes dropped %lu lines.",
                      answer->dropped);
@@ -281,7 +277,7 @@ void gf_notes_say(struct gf_answer *answer)
         gf_lines_add(&answer->notes,
                      "The logs lack %s that the reports count: a log reached its limit of 64 MiB, "
                      "was cut, or is damaged.",
-                     gf_amount_of((double)answer->unlogged, "stall", count));
+                     gf_amount_of((double)answer->unlogged, "stall"));
     if (answer->job->lost)
         gf_lines_add(&answer->notes, "Too many events: %lu are not counted.", answer->job->lost);
 }

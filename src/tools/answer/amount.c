@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/job.h"
 
 #include <stdarg.h>
@@ -15,7 +16,7 @@
  * decimal, unless this decimal is 0.
  */
 static const char *with_unit(double value, const double *sizes, const char *const *units,
-                             size_t count, char *buf)
+                             size_t count)
 {
     size_t i = 0;
 
@@ -24,65 +25,54 @@ static const char *with_unit(double value, const double *sizes, const char *cons
     value /= sizes[i];
     const bool has_tenths = value > -9.95 && value < 9.95;
     const int tenths = has_tenths ? (int)(value * 10 + (value < 0 ? -0.5 : 0.5)) : 0;
-    const bool is_whole = tenths % 10 == 0;
-    snprintf(buf, GF_AMOUNT, is_whole ? "%.0f %s" : "%.1f %s", value, units[i]);
-    return buf;
+    return gf_text(tenths % 10 ? "%.1f %s" : "%.0f %s", value, units[i]);
 }
 
-const char *gf_amount_time(double seconds, char buf[GF_AMOUNT])
+const char *gf_amount_time(double seconds)
 {
     static const double sizes[] = {1e-6, 1e-3, 1, 3600};
     static const char *const units[] = {"us", "ms", "s", "h"};
 
-    if (seconds >= 9.95 && seconds < 100) {
-        snprintf(buf, GF_AMOUNT, "%.1f s", seconds);
-        return buf;
-    }
-    return with_unit(seconds, sizes, units, GF_ARRAY_LEN(sizes), buf);
+    if (seconds >= 9.95 && seconds < 100)
+        return gf_text("%.1f s", seconds);
+    return with_unit(seconds, sizes, units, GF_ARRAY_LEN(sizes));
 }
 
-const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT])
+const char *gf_amount_bytes(double bytes)
 {
     static const double sizes[] = {1, 1024, 1048576, 1073741824, 1099511627776};
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
 
-    return with_unit(bytes, sizes, units, GF_ARRAY_LEN(sizes), buf);
+    return with_unit(bytes, sizes, units, GF_ARRAY_LEN(sizes));
 }
 
-const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT])
+const char *gf_amount_rate(double gb_per_s)
 {
     if (gb_per_s < 0.1)
-        snprintf(buf, GF_AMOUNT, gb_per_s < 0.00995 ? "%.1f MB/s" : "%.0f MB/s", 1000 * gb_per_s);
-    else
-        snprintf(buf, GF_AMOUNT, "%.1f GB/s", gb_per_s);
-    return buf;
+        return gf_text(gb_per_s < 0.00995 ? "%.1f MB/s" : "%.0f MB/s", 1000 * gb_per_s);
+    return gf_text("%.1f GB/s", gb_per_s);
 }
 
-const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT])
+const char *gf_amount_share(double part, double whole)
 {
     const double percent = whole > 0 ? 100 * part / whole : 0;
-
-    snprintf(buf, GF_AMOUNT, percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
-    return buf;
+    return gf_text(percent < 9.95 ? "%.1f %%" : "%.0f %%", percent);
 }
 
-const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT])
+const char *gf_amount_clock(double time, bool with_date)
 {
     const time_t second = (time_t)(time > 0 && time < 1e11 ? time : 0);
     struct tm local;
+    char text[32] = "";
 
-    if (!second || !localtime_r(&second, &local) ||
-        !strftime(buf, GF_AMOUNT, with_date ? "%F %H:%M:%S" : "%H:%M:%S", &local))
-        snprintf(buf, GF_AMOUNT, "-");
-    return buf;
+    if (second && localtime_r(&second, &local))
+        strftime(text, sizeof(text), with_date ? "%F %H:%M:%S" : "%H:%M:%S", &local);
+    return gf_text("%s", *text ? text : "-");
 }
 
-const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT])
+const char *gf_amount_of(double count, const char *noun)
 {
-    const bool one = count > 0.5 && count < 1.5;
-
-    snprintf(buf, GF_AMOUNT, "%.0f %s%s", count, noun, one ? "" : "s");
-    return buf;
+    return gf_text("%.0f %s%s", count, noun, count > 0.5 && count < 1.5 ? "" : "s");
 }
 
 void gf_lines_add(struct gf_lines *lines, const char *format, ...)

@@ -3,25 +3,23 @@
 
 #include "tools/job/text_pool.h"
 
-/* Formats numbers with units. Each function writes GF_AMOUNT bytes at most, and returns buf. */
-
-#define GF_AMOUNT 64
+/* Format numbers with units, by gf_text. */
 
 /* A duration: "812 us", "16.9 ms", "8.2 s", "2.1 h". */
-const char *gf_amount_time(double seconds, char buf[GF_AMOUNT]);
+const char *gf_amount_time(double seconds);
 /* A size: "8 MiB", "1.5 GiB". */
-const char *gf_amount_bytes(double bytes, char buf[GF_AMOUNT]);
+const char *gf_amount_bytes(double bytes);
 /* A rate: "3.6 GB/s", "83 MB/s", "0.5 MB/s". */
-const char *gf_amount_rate(double gb_per_s, char buf[GF_AMOUNT]);
+const char *gf_amount_rate(double gb_per_s);
 /* A share: "0.3 %", "67 %". */
-const char *gf_amount_share(double part, double whole, char buf[GF_AMOUNT]);
+const char *gf_amount_share(double part, double whole);
 /*
  * A time as local time, without or with the date: "08:51:09", "2026-11-23 08:51:09"; "-" if the
  * time is unknown.
  */
-const char *gf_amount_clock(double time, bool with_date, char buf[GF_AMOUNT]);
+const char *gf_amount_clock(double time, bool with_date);
 /* A number with its noun: "1 stall", "12 stalls". */
-const char *gf_amount_of(double count, const char *noun, char buf[GF_AMOUNT]);
+const char *gf_amount_of(double count, const char *noun);
 
 /* A list of sentences. */
 struct gf_lines {

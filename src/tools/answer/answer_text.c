@@ -39,18 +39,15 @@ static void print_rank(FILE *out, const struct gf_answer *answer, const struct g
 {
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
     const char *host = gf_job_text(answer->job, row->host);
-    char label[256], step[GF_AMOUNT], time[GF_AMOUNT], share[GF_AMOUNT], delay[GF_AMOUNT],
-        rate[GF_AMOUNT], site[512] = "";
+    char label[256], site[512] = "";
 
     snprintf(label, sizeof(label), *host ? "%ld on %s" : "%ld%s", row->rank, host);
     const int used = fprintf(
         out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
-        row->step_s > 0 ? gf_amount_time(row->step_s, step) : "-",
-        gf_amount_time(row->stall_s, time),
-        row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s, share) : "-",
-        gf_amount_time(row->delay_s, delay),
-        gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device), rate)
-                                          : "-");
+        row->step_s > 0 ? gf_amount_time(row->step_s) : "-", gf_amount_time(row->stall_s),
+        row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s) : "-",
+        gf_amount_time(row->delay_s),
+        gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device)) : "-");
     if (tally && tally->main_us)
         gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site));
     end_row(out, used, site);
@@ -141,18 +138,17 @@ static void print_label(FILE *out, const char *text, unsigned columns)
 static void print_row(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
                       const struct gf_tally_row *row)
 {
-    char label[1024], second[1024] = "", time[GF_AMOUNT], share[GF_AMOUNT], longest[GF_AMOUNT];
-    char first[GF_AMOUNT];
+    char label[1024], second[1024] = "";
 
     gf_tally_label(answer->job, tally->by, row->key, label, sizeof(label));
     if (row->main_us)
         gf_tally_label(answer->job, tally->second, row->main, second, sizeof(second));
     fputs("  ", out);
     print_label(out, label, label_columns(out, tally->by));
-    fprintf(out, "%9lu %8s %6s %8s %9s", row->count, gf_amount_time((double)row->us / 1e6, time),
-            gf_amount_share((double)row->us, (double)answer->stall_us, share),
-            row->longest_us ? gf_amount_time(row->longest_us / 1e6, longest) : "-",
-            gf_amount_clock(row->first, false, first));
+    fprintf(out, "%9lu %8s %6s %8s %9s", row->count, gf_amount_time((double)row->us / 1e6),
+            gf_amount_share((double)row->us, (double)answer->stall_us),
+            row->longest_us ? gf_amount_time(row->longest_us / 1e6) : "-",
+            gf_amount_clock(row->first, false));
     end_row(out, (int)label_columns(out, tally->by) + NUMBER_COLUMNS,
             has_last_column(out) || tally->by == GF_BY_CAUSE ? second : "");
 }
@@ -206,7 +202,7 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
 static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    char label[128], time[GF_AMOUNT], stalled[GF_AMOUNT], at[GF_AMOUNT], factor[32] = "-", text[64];
+    char label[128], factor[32] = "-", text[64];
     const char *reason = gf_step_reason(process, step, text);
 
     if (process->rank >= 0)
@@ -217,10 +213,9 @@ static void print_step(FILE *out, const struct gf_answer *answer, const struct g
         snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
     fputs("  ", out);
     print_label(out, label, label_columns(out, GF_BY_STEP));
-    const int used =
-        fprintf(out, "%9s %15s %9s %9s", gf_amount_time(step->s, time), factor,
-                step->stall_us ? gf_amount_time((double)step->stall_us / 1e6, stalled) : "-",
-                gf_amount_clock(step->at, false, at));
+    const int used = fprintf(out, "%9s %15s %9s %9s", gf_amount_time(step->s), factor,
+                             step->stall_us ? gf_amount_time((double)step->stall_us / 1e6) : "-",
+                             gf_amount_clock(step->at, false));
     end_row(out, used + 2 + (int)label_columns(out, GF_BY_STEP), reason);
 }
 
@@ -240,13 +235,11 @@ static void print_steps(FILE *out, const struct gf_answer *answer, unsigned top)
 
 static void print_way(FILE *out, const struct gf_copy_sum *sum, const char *what, bool *first)
 {
-    char bytes[GF_AMOUNT], rate[GF_AMOUNT];
-
     if (sum->bytes <= 0)
         return;
-    fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes, bytes), what);
+    fprintf(out, "%s%s %s", *first ? "" : ", ", gf_amount_bytes(sum->bytes), what);
     if (gf_copy_rate(sum) > 0)
-        fprintf(out, " at %s", gf_amount_rate(gf_copy_rate(sum), rate));
+        fprintf(out, " at %s", gf_amount_rate(gf_copy_rate(sum)));
     *first = false;
 }
 
@@ -260,7 +253,6 @@ static void print_copies(FILE *out, const struct gf_answer *answer)
     const struct gf_copies *copies = &answer->copies;
     static const char *const titles[] = {"to the GPU:  ", "from the GPU:"};
 
-    char small[GF_AMOUNT];
     bool examined = false;
 
     if (!copies->reports)
@@ -277,27 +269,24 @@ static void print_copies(FILE *out, const struct gf_answer *answer)
         fputc('\n', out);
         examined |= !first;
         for (unsigned k = 0; k < copies->reason_count[i] && k < REASONS_MAX; k++) {
-            char bytes[GF_AMOUNT];
             fprintf(out, "    by the driver (%s): %.0f (%s)\n",
                     gf_help_words(gf_help_reason, copies->reasons[i][k].name),
                     copies->reasons[i][k].sum.calls,
-                    gf_amount_bytes(copies->reasons[i][k].sum.bytes, bytes));
+                    gf_amount_bytes(copies->reasons[i][k].sum.bytes));
         }
     }
     if (!examined && copies->small.calls > 0)
         fprintf(out, "  smaller copies: %.0f (%s)\n", copies->small.calls,
-                gf_amount_bytes(copies->small.bytes, small));
+                gf_amount_bytes(copies->small.bytes));
 }
 
 static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent, const char *words,
                            const struct gf_gpu_part *part)
 {
-    char share[GF_AMOUNT];
-
     if (part->s / time->s >= LEAST_GPU_SHARE)
         end_row(out,
                 fprintf(out, "%*s%-*s %7s", indent, "", GPU_COLUMNS - indent, words,
-                        gf_amount_share(part->s, time->s, share)),
+                        gf_amount_share(part->s, time->s)),
                 part->line);
 }
 
@@ -305,12 +294,11 @@ static void print_gpu_part(FILE *out, const struct gf_gpu_time *time, int indent
 static void print_gpu(FILE *out, const struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    char sum[GF_AMOUNT], gpus[GF_AMOUNT];
 
     if (!time->devices || time->s <= 0)
         return;
-    fprintf(out, "\nGPU time%s (%s of %s)\n", whole_job(answer), gf_amount_time(time->s, sum),
-            gf_amount_of(time->devices, "GPU", gpus));
+    fprintf(out, "\nGPU time%s (%s of %s)\n", whole_job(answer), gf_amount_time(time->s),
+            gf_amount_of(time->devices, "GPU"));
     for (unsigned i = 0; i < time->states.count; i++) {
         const struct gf_gpu_part *state = &time->states.list[i];
         print_gpu_part(out, time, 2, gf_help_words(gf_help_state, state->name), state);

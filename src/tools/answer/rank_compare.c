@@ -114,15 +114,15 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
-    char much[GF_AMOUNT], little[GF_AMOUNT], site[256];
+    char site[256];
 
     const double excess = row->step_stall_s - usual->stall_s;
     if (row->step_stall_s <= FACTOR * usual->stall_s || excess <= usual->least_s)
         return;
     row->excess_s += excess;
     gf_say(words, "%swas stalled for %s%s (median %s", comma(words),
-           gf_amount_time(row->step_stall_s, much), row->first_step > 0 ? " in its steps" : "",
-           gf_amount_time(usual->stall_s, little));
+           gf_amount_time(row->step_stall_s), row->first_step > 0 ? " in its steps" : "",
+           gf_amount_time(usual->stall_s));
     if (tally && *gf_job_text(answer->job, (uint32_t)tally->main))
         gf_say(words, "; mostly at %s",
                gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
@@ -132,13 +132,11 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
 static void compare_delays(const struct gf_answer *answer, const struct usual *usual,
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
-    char much[GF_AMOUNT], little[GF_AMOUNT];
-
     if (row->delay_s <= FACTOR * usual->delay_s || row->delay_s - usual->delay_s <= usual->least_s)
         return;
     row->excess_s += row->delay_s - usual->delay_s;
     gf_say(words, "%s%swaited for a CPU for %s (median %s)", comma(words), whole_job(answer),
-           gf_amount_time(row->delay_s, much), gf_amount_time(usual->delay_s, little));
+           gf_amount_time(row->delay_s), gf_amount_time(usual->delay_s));
 }
 
 /*
@@ -149,14 +147,13 @@ static void compare_steps(const struct usual *usual, struct gf_rank_row *row,
                           struct gf_textbuf *words)
 {
     const double excess = (row->step_mean_s - usual->step_mean_s) * (double)row->steps;
-    char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (usual->step_s <= 0 || row->step_s <= STEP_FACTOR * usual->step_s ||
         row->step_mean_s <= STEP_FACTOR * usual->step_mean_s || excess <= usual->least_s)
         return;
     row->excess_s += excess;
-    gf_say(words, "%stook %s per step (median %s)", comma(words), gf_amount_time(row->step_s, much),
-           gf_amount_time(usual->step_s, little));
+    gf_say(words, "%stook %s per step (median %s)", comma(words), gf_amount_time(row->step_s),
+           gf_amount_time(usual->step_s));
 }
 
 /*
@@ -169,7 +166,6 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     struct gf_gpu_time time = {0};
     const struct gf_gpu_part *most = NULL;
     double more = 0;
-    char share[GF_AMOUNT];
 
     for (uint32_t i = row->process; i; i = answer->table.next[i - 1]) {
         const json_t *report = answer->job->processes[i - 1].report;
@@ -187,7 +183,7 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     if (!most)
         return;
     gf_say(words, "; %smostly %s %s", whole_job(answer), gf_help_words(gf_help_host, most->name),
-           gf_amount_share(most->s, time.s, share));
+           gf_amount_share(most->s, time.s));
     if (*most->line)
         gf_say(words, " at %s", most->line);
 }
@@ -198,14 +194,13 @@ static bool compare_share(const struct gf_answer *answer, const struct usual *us
                           const char *state, struct gf_textbuf *words)
 {
     const double more = share - usual_share;
-    char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (more <= GPU_SHARE || more * row->gpu_s <= usual->least_s)
         return false;
     row->excess_s += more * row->gpu_s;
     gf_say(words, "%s%s%s %s of the time (median %s", comma(words),
-           row->gpu_is_recent ? "" : whole_job(answer), state, gf_amount_share(share, 1, much),
-           gf_amount_share(usual_share, 1, little));
+           row->gpu_is_recent ? "" : whole_job(answer), state, gf_amount_share(share, 1),
+           gf_amount_share(usual_share, 1));
     return true;
 }
 
@@ -232,13 +227,12 @@ static void compare_copies(const struct gf_answer *answer, const struct usual *u
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
     const double cost = copy_cost(row), seconds = row->to_device.duration_s;
-    char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (usual->copy_cost <= 0 || cost <= FACTOR * usual->copy_cost || seconds <= LEAST_S)
         return;
     row->excess_s += seconds * (1 - usual->copy_cost / cost);
     gf_say(words, "%s%scopied to the GPU at %s (median %s)", comma(words), whole_job(answer),
-           gf_amount_rate(1 / cost, much), gf_amount_rate(1 / usual->copy_cost, little));
+           gf_amount_rate(1 / cost), gf_amount_rate(1 / usual->copy_cost));
 }
 
 /*
@@ -249,7 +243,6 @@ static void advise_link(struct gf_answer *answer, const struct usual *usual,
                         const struct gf_rank_row *row)
 {
     const double cost = link_cost(row);
-    char much[GF_AMOUNT], little[GF_AMOUNT];
 
     if (usual->link_cost > 0 && cost > FACTOR * usual->link_cost &&
         row->of_pinned.duration_s > LEAST_S)
@@ -259,19 +252,17 @@ static void advise_link(struct gf_answer *answer, const struct usual *usual,
                      "PCIe link: run `gpufeed doctor` on its host, and read \"GPU Link Info\" of "
                      "`nvidia-smi -q` while "
                      "the rank copies",
-                     row->rank, gf_amount_rate(1 / cost, much),
-                     gf_amount_rate(1 / usual->link_cost, little));
+                     row->rank, gf_amount_rate(1 / cost), gf_amount_rate(1 / usual->link_cost));
 }
 
 static void compare_end(const struct usual *usual, struct gf_rank_row *row,
                         struct gf_textbuf *words)
 {
     const double early = usual->last - row->last;
-    char time[GF_AMOUNT];
 
     if (early > gf_max(5, usual->span / 20))
         gf_say(words, "%swrote its last line %s before the other ranks", comma(words),
-               gf_amount_time(early, time));
+               gf_amount_time(early));
 }
 
 /* A rank that differs. */

@@ -18,11 +18,8 @@ static bool is(const char *text, const char *wanted)
 /* How the steps were found, which the reader needs to judge the numbers. */
 static void say_source(struct gf_textbuf *words, const struct gf_reported_steps *steps)
 {
-    char bytes[GF_AMOUNT];
-
     if (is(steps->source, "copies"))
-        gf_say(words, " (a copy of %s to the GPU begins each)",
-               gf_amount_bytes(steps->copy_bytes, bytes));
+        gf_say(words, " (a copy of %s to the GPU begins each)", gf_amount_bytes(steps->copy_bytes));
     else if (is(steps->source, "graphs"))
         gf_say(words, " (a launch of one graph begins each)");
     else if (is(steps->source, "waits"))
@@ -48,10 +45,8 @@ static void say_process(struct gf_textbuf *words, const struct gf_answer *answer
 
 static void say_difference(struct gf_textbuf *words, const struct gf_reported_steps *steps)
 {
-    const char *difference = steps->difference;
-    char time[GF_AMOUNT];
+    const char *difference = steps->difference, *time = gf_amount_time(steps->detail_s);
 
-    gf_amount_time(steps->detail_s, time);
     if (is(difference, "stall"))
         gf_say(words, ", in which calls stalled for %s: %s", time, steps->detail);
     else if (is(difference, "idle"))
@@ -79,7 +74,7 @@ static void say_difference(struct gf_textbuf *words, const struct gf_reported_st
 static void gf_step_text_say(struct gf_answer *answer)
 {
     const struct gf_reported_steps *steps = answer->reported_steps.list;
-    char text[640], time[GF_AMOUNT], share[GF_AMOUNT];
+    char text[640];
     struct gf_textbuf words = {.buf = text, .size = sizeof(text)};
 
     if (!answer->reported_steps.count)
@@ -87,16 +82,16 @@ static void gf_step_text_say(struct gf_answer *answer)
     gf_say(&words, "The median of %lu steps", (uint64_t)gf_min(steps->steps, 1e15));
     say_source(&words, steps);
     say_process(&words, answer, steps);
-    gf_say(&words, " is %s", gf_amount_time(steps->p50_s, time));
+    gf_say(&words, " is %s", gf_amount_time(steps->p50_s));
     if (steps->steps >= P99_STEPS)
-        gf_say(&words, ", the 99th percentile %s", gf_amount_time(steps->p99_s, time));
-    gf_say(&words, "; the longest took %s", gf_amount_time(steps->max_s, time));
+        gf_say(&words, ", the 99th percentile %s", gf_amount_time(steps->p99_s));
+    gf_say(&words, "; the longest took %s", gf_amount_time(steps->max_s));
     say_difference(&words, steps);
     gf_say(&words, ".");
     if (steps->data_wait_s > LEAST_WAIT * steps->p50_s)
         gf_say(&words, " The mean step waits %s for data (%s of the median).",
-               gf_amount_time(steps->data_wait_s, time),
-               gf_amount_share(steps->data_wait_s, steps->p50_s, share));
+               gf_amount_time(steps->data_wait_s),
+               gf_amount_share(steps->data_wait_s, steps->p50_s));
     gf_lines_add(&answer->verdict, "%s", text);
 }
 
@@ -107,20 +102,18 @@ static void gf_step_text_say(struct gf_answer *answer)
 
 const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size)
 {
-    char ranks[GF_AMOUNT], hosts[GF_AMOUNT], time[GF_AMOUNT], from[GF_AMOUNT], to[GF_AMOUNT];
     struct gf_textbuf words = {buf, size, 0};
 
     if (answer->table.count)
-        gf_say(&words, "%s", gf_amount_of((double)answer->table.count, "rank", ranks));
+        gf_say(&words, "%s", gf_amount_of((double)answer->table.count, "rank"));
     if (answer->hosts)
-        gf_say(&words, words.at ? " on %s" : "%s",
-               gf_amount_of((double)answer->hosts, "host", hosts));
+        gf_say(&words, words.at ? " on %s" : "%s", gf_amount_of((double)answer->hosts, "host"));
     gf_say(&words, "%s%zu process%s", words.at ? ", " : "", answer->processes,
            answer->processes == 1 ? "" : "es");
     if (answer->to > 0)
-        gf_say(&words, ", %s from %s to %s", gf_amount_time(answer->to - answer->from, time),
-               gf_amount_clock(answer->from, true, from),
-               gf_amount_clock(answer->to, answer->to - answer->from > 43200, to));
+        gf_say(&words, ", %s from %s to %s", gf_amount_time(answer->to - answer->from),
+               gf_amount_clock(answer->from, true),
+               gf_amount_clock(answer->to, answer->to - answer->from > 43200));
     return buf;
 }
 
@@ -130,12 +123,11 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
 
     *buf = '\0';
     for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
-        char share[GF_AMOUNT];
         const struct gf_gpu_part *cause = &time->causes.list[i];
         if (cause->s < LITTLE_SHARE * time->s)
             break;
         gf_say(&words, "%s%s %s", i ? ", " : ": ", gf_help_words(gf_help_host, cause->name),
-               gf_amount_share(cause->s, time->s, share));
+               gf_amount_share(cause->s, time->s));
         if (!i && *cause->line)
             gf_say(&words, " (at %s)", cause->line);
     }
@@ -145,27 +137,24 @@ static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t siz
 static void say_recent_gpu(const struct gf_answer *answer, char *buf, size_t size)
 {
     const struct gf_logged_gpu *recent = &answer->logged_gpu;
-    char clock[GF_AMOUNT], share[GF_AMOUNT];
 
     *buf = '\0';
     if (answer->job->since > 0 && recent->s > 0)
         snprintf(buf, size, "; since %s, %s of the time",
-                 gf_amount_clock(answer->job->since, answer->to - answer->from > 43200, clock),
-                 gf_amount_share(recent->empty_s, recent->s, share));
+                 gf_amount_clock(answer->job->since, answer->to - answer->from > 43200),
+                 gf_amount_share(recent->empty_s, recent->s));
 }
 
 /* Without reports, the logs' activity has the states, but no causes. */
 static void say_logged_gpu(struct gf_answer *answer)
 {
     const struct gf_logged_gpu *gpu = &answer->logged_gpu;
-    char share[GF_AMOUNT];
 
     if (gpu->s > 0)
         gf_lines_add(&answer->verdict,
                      "The %s had nothing to do %s of the time; the report (GPUFEED_REPORT) says "
                      "why.",
-                     gpu->is_several ? "GPUs" : "GPU",
-                     gf_amount_share(gpu->empty_s, gpu->s, share));
+                     gpu->is_several ? "GPUs" : "GPU", gf_amount_share(gpu->empty_s, gpu->s));
 }
 
 /*
@@ -178,13 +167,13 @@ static void say_gpu_time(struct gf_answer *answer)
     const double empty = gf_gpu_time_state(time, "empty");
     const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
     const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
-    char share[GF_AMOUNT], causes[512], recent[96];
+    char causes[512], recent[96];
 
     if (!time->devices || time->s <= 0) {
         say_logged_gpu(answer);
         return;
     }
-    gf_amount_share(empty, 1, share);
+    const char *share = gf_amount_share(empty, 1);
     say_gpu_causes(time, causes, sizeof(causes));
     say_recent_gpu(answer, recent, sizeof(recent));
     if (empty < BUSY_SHARE)
@@ -221,12 +210,12 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
 static void say_site(const struct gf_answer *answer, const struct gf_tally_row *row, char *buf,
                      size_t size)
 {
-    char site[1024], part[GF_AMOUNT];
+    char site[1024];
     const uint32_t caller = main_caller(answer->job, row->main);
     const bool is_all = row->main_us == row->us;
 
     snprintf(buf, size, ", %s of it at %s%s%s",
-             is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us, part),
+             is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us),
              gf_tally_label(answer->job, GF_BY_SITE, row->main, site, sizeof(site)),
              caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
 }
@@ -247,7 +236,7 @@ static const struct gf_tally_row *main_cause(const struct gf_answer *answer)
 
 static void say_main_cause(struct gf_answer *answer)
 {
-    char cause[64], where[2400] = "", share[GF_AMOUNT];
+    char cause[64], where[2400] = "";
 
     if (!answer->causes.count)
         return;
@@ -259,16 +248,16 @@ static void say_main_cause(struct gf_answer *answer)
     gf_lines_add(&answer->verdict,
                  "The main %scause of stalls is %s (%s of the stalled time%s)%s%s.",
                  row == answer->causes.rows ? "" : "known ", cause,
-                 gf_amount_share((double)row->us, (double)answer->stall_us, share), where,
+                 gf_amount_share((double)row->us, (double)answer->stall_us), where,
                  *meaning ? ": " : "", meaning);
 }
 
 static void say_stalls(struct gf_answer *answer)
 {
-    char time[GF_AMOUNT], share[GF_AMOUNT], count[GF_AMOUNT], name[256], longest[GF_AMOUNT];
+    char name[256];
 
-    gf_amount_of((double)answer->stalls, "call", count);
-    gf_amount_time((double)answer->stall_us / 1e6, time);
+    const char *count = gf_amount_of((double)answer->stalls, "call");
+    const char *time = gf_amount_time((double)answer->stall_us / 1e6);
     if (!answer->threads.count) {
         gf_lines_add(&answer->verdict, "%s stalled, for %s in total.", count, time);
         return;
@@ -276,14 +265,14 @@ static void say_stalls(struct gf_answer *answer)
     const double span = answer->to - answer->from;
     const double worst = span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
     gf_tally_label(answer->job, GF_BY_THREAD, answer->threads.rows[0].key, name, sizeof(name));
-    gf_amount_share(worst, 1, share);
+    const char *share = gf_amount_share(worst, 1);
     gf_lines_add(&answer->verdict,
                  worst < LITTLE_SHARE
                      ? "Stalls cost little: %s stalled for %s in total, the longest for %s; "
                        "the most affected thread (%s) lost %s of the job's time."
                      : "%s stalled for %s in total, the longest for %s; "
                        "the most affected thread (%s) lost %s of the job's time.",
-                 count, time, gf_amount_time(answer->longest_us / 1e6, longest), name, share);
+                 count, time, gf_amount_time(answer->longest_us / 1e6), name, share);
 }
 
 /* Writes " (step 41 of rank 5)", or "" if the step is unknown. */
@@ -300,12 +289,12 @@ static const char *step_text(int64_t step, int64_t rank, char *buf, size_t size)
 static void say_onset(struct gf_answer *answer)
 {
     const struct gf_onset *onset = &answer->onset;
-    char clock[GF_AMOUNT], step[64];
+    char step[64];
 
     if (onset->at > 0)
         gf_lines_add(&answer->verdict,
                      "Since %s%s stalls take %.0f%s times as much time as before.",
-                     gf_amount_clock(onset->at, answer->to - answer->from > 43200, clock),
+                     gf_amount_clock(onset->at, answer->to - answer->from > 43200),
                      step_text(onset->step, onset->rank, step, sizeof(step)), onset->factor,
                      onset->factor >= 1000 ? " or more" : "");
 }
@@ -316,7 +305,7 @@ static void say_onset(struct gf_answer *answer)
  */
 static void say_step_onset(struct gf_answer *answer)
 {
-    char clock[GF_AMOUNT], before[GF_AMOUNT], after[GF_AMOUNT], rank[32] = "";
+    char rank[32] = "";
     struct gf_step_onset onset = gf_step_onset_find(answer->job, &answer->steps, -1);
 
     if (!onset.step && answer->slow_rank >= 0) {
@@ -326,14 +315,14 @@ static void say_step_onset(struct gf_answer *answer)
     if (!onset.step)
         return;
     gf_lines_add(&answer->verdict, "Since step %lu (%s) steps%s take %s instead of %s.", onset.step,
-                 gf_amount_clock(onset.at, answer->to - answer->from > 43200, clock), rank,
-                 gf_amount_time(onset.after_s, after), gf_amount_time(onset.before_s, before));
+                 gf_amount_clock(onset.at, answer->to - answer->from > 43200), rank,
+                 gf_amount_time(onset.after_s), gf_amount_time(onset.before_s));
 }
 
 static void say_steps(struct gf_answer *answer)
 {
     const struct gf_steps *steps = &answer->steps;
-    char median[GF_AMOUNT], longest[GF_AMOUNT], rank[48] = "";
+    char rank[48] = "";
 
     if (!steps->slow)
         return;
@@ -343,8 +332,8 @@ static void say_steps(struct gf_answer *answer)
     gf_lines_add(&answer->verdict,
                  "Of %zu steps, %zu took more than %d times the median of %s; the longest is step "
                  "%lu%s with %s.",
-                 steps->ended, steps->slow, GF_SLOW_STEP, gf_amount_time(steps->median_s, median),
-                 steps->list[0].step, rank, gf_amount_time(steps->list[0].s, longest));
+                 steps->ended, steps->slow, GF_SLOW_STEP, gf_amount_time(steps->median_s),
+                 steps->list[0].step, rank, gf_amount_time(steps->list[0].s));
 }
 
 static const char *direction_text(int direction)
@@ -357,13 +346,12 @@ static void say_not_staged(struct gf_answer *answer, int direction)
 {
     const struct gf_copies *copies = &answer->copies;
     const double left = copies->ways[direction][GF_WAY_DRIVER].bytes;
-    char bytes[GF_AMOUNT];
 
     if (left <= 0)
         return;
     gf_lines_add(&answer->verdict,
                  "No copy %s the GPU was staged: the driver copied all %s of pageable memory%s%s.",
-                 direction_text(direction), gf_amount_bytes(left, bytes),
+                 direction_text(direction), gf_amount_bytes(left),
                  copies->reason_count[direction] ? ", mostly for this reason: " : "",
                  copies->reason_count[direction]
                      ? gf_help_words(gf_help_reason, copies->reasons[direction][0].name)
@@ -376,11 +364,10 @@ static void say_direction(struct gf_answer *answer, int direction)
     const struct gf_copy_sum *staged = &answer->copies.ways[direction][GF_WAY_STAGED];
     const struct gf_copy_sum *driver = &answer->copies.ways[direction][GF_WAY_DRIVER];
     const double ours = gf_copy_rate(staged), theirs = gf_copy_rate(driver);
-    char bytes[GF_AMOUNT], rest[GF_AMOUNT], rate[GF_AMOUNT], driver_rate[GF_AMOUNT];
 
-    gf_amount_bytes(staged->bytes, bytes);
-    gf_amount_rate(ours, rate);
-    gf_amount_bytes(driver->bytes, rest);
+    const char *bytes = gf_amount_bytes(staged->bytes);
+    const char *rate = gf_amount_rate(ours);
+    const char *rest = gf_amount_bytes(driver->bytes);
     if (staged->bytes <= 0)
         say_not_staged(answer, direction);
     else if (ours > 0 && theirs > 0)
@@ -389,8 +376,7 @@ static void say_direction(struct gf_answer *answer, int direction)
                      ours > NOTABLE * theirs   ? "helped"
                      : ours * NOTABLE < theirs ? "did not help"
                                                : "made little difference",
-                     bytes, direction_text(direction), rate, rest,
-                     gf_amount_rate(theirs, driver_rate));
+                     bytes, direction_text(direction), rate, rest, gf_amount_rate(theirs));
     else if (ours > 0)
         gf_lines_add(&answer->verdict,
                      "Staging copied %s %s the GPU at %s; the driver copied nothing to "

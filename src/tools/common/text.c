@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/text.h"
 
-#include "base/base.h"
 #include "base/fmt.h"
 #include "base/input_file.h"
 
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+
+char *gf_text(const char *format, ...)
+{
+    static char texts[64][1024];
+    static size_t at;
+    char *ret = texts[at++ % GF_ARRAY_LEN(texts)];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(ret, sizeof(*texts), format, args);
+    va_end(args);
+    return ret;
+}
 
 /* The file may change meanwhile, so no more bytes are read than it had. */
 static char *read_bytes(int fd, size_t size, size_t *ret_length)

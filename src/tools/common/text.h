@@ -2,9 +2,16 @@
 /* Text for terminal, shell, JSON. */
 #pragma once
 
+#include "base/base.h"
+
 #include <dirent.h>
-#include <stddef.h>
 #include <stdio.h>
+
+/*
+ * Formats a text of at most 1023 bytes, and returns it. It is valid until 63 more have been made: it is
+ * for a line of output, and is not kept. Only one thread may use such texts.
+ */
+char *gf_text(const char *format, ...) GF_PRINTF(1, 2);
 
 /*
  * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its
