@@ -53,7 +53,7 @@ static void add_copies(struct gf_figures *figures,
             gf_copy_sum_add(&figures->copies[i][way], &more[i][way]);
 }
 
-static void add_stalls(struct gf_figures *figures, json_t *stalls)
+static void add_stall_causes(struct gf_figures *figures, json_t *stalls)
 {
     const char *cause;
     json_t *row;
@@ -117,7 +117,7 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     figures->steps_s += gf_report_number(report, "steps.us") / 1e6;
     add_step_times(figures, json_object_get(report, "step_times"));
     add_copies(figures, copies.ways);
-    add_stalls(figures, json_object_get(report, "stalls"));
+    add_stall_causes(figures, json_object_get(report, "stalls"));
     gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
     add_idle(figures, report);
     json_decref(report);
@@ -142,6 +142,18 @@ void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
     for (int kind = 0; kind < GF_FIGURES_KINDS; kind++)
         for (size_t i = 0; i < GF_FIGURES_CAUSES && *more->causes[kind][i].cause; i++)
             add_row(figures, kind, &more->causes[kind][i]);
+}
+
+void gf_side_add(struct gf_side *side, const struct gf_run *run)
+{
+    struct gf_gpu_clock *clock = &side->sum.clock;
+
+    *GF_JOB_ADD(side->runs, side->count) = *run;
+    gf_figures_add(&side->sum.figures, &run->figures);
+    clock->readings += run->clock.readings;
+    clock->mhz += run->clock.mhz;
+    clock->celsius = gf_max(clock->celsius, run->clock.celsius);
+    clock->limited += run->clock.limited;
 }
 
 double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,

@@ -198,18 +198,6 @@ static struct gf_gpu_clock clocks_end(void)
     return reader.sums;
 }
 
-void gf_side_add(struct gf_side *side, const struct gf_run *run)
-{
-    struct gf_gpu_clock *clock = &side->sum.clock;
-
-    *GF_JOB_ADD(side->runs, side->count) = *run;
-    gf_figures_add(&side->sum.figures, &run->figures);
-    clock->readings += run->clock.readings;
-    clock->mhz += run->clock.mhz;
-    clock->celsius = gf_max(clock->celsius, run->clock.celsius);
-    clock->limited += run->clock.limited;
-}
-
 static volatile sig_atomic_t pending; /* SIGINT was received */
 static struct sigaction before;
 
