@@ -111,10 +111,9 @@ static int open_without_links(int folder, const char *path, int flags)
         const size_t length = strcspn(path, "/");
         const size_t next = length + strspn(path + length, "/");
         int fd = -EXDEV;
-        if (length <= NAME_MAX && strncmp(path, "../", 3) != 0) {
-            gf_fmt(name, sizeof(name), "%.*s", (int)length, path);
+        gf_fmt(name, sizeof(name), "%.*s", (int)gf_min(length, (size_t)NAME_MAX), path);
+        if (length <= NAME_MAX && strcmp(name, "..") != 0)
             fd = open_at(folder, name, O_NOFOLLOW | O_PATH | (path[next] ? O_DIRECTORY : flags));
-        }
         syscall(SYS_close, folder);
         folder = fd;
         path += next;

@@ -5,6 +5,7 @@
  */
 #include "fuzz.h"
 
+#include "base/fmt.h"
 #include "tools/common/cli.h"
 
 #include <sys/mman.h>
@@ -26,14 +27,41 @@ static int report(char *form, char *path, int to)
     return code;
 }
 
+/* The JSON of a page begins and ends with a brace, and each thread, process and event has its row. */
+static void check_page(const char *text)
+{
+    const char *data = strstr(text, "id=\"data\">"), *end = data ? strstr(data, "</script>") : NULL;
+    size_t i;
+    json_t *row;
+
+    if (!data)
+        return;
+    CHECK(end);
+    data = strchr(data, '>') + 1;
+    json_t *page = json_loadb(data, (size_t)(end - data), 0, NULL);
+    const size_t lanes = json_array_size(json_object_get(page, "lanes"));
+    CHECK(page && json_is_object(json_object_get(page, "answer")) &&
+          json_is_object(json_object_get(page, "tree")));
+    json_array_foreach(json_object_get(page, "events"), i, row)
+        CHECK(json_integer_value(json_array_get(row, 0)) < (json_int_t)lanes);
+    json_array_foreach(json_object_get(json_object_get(page, "answer"), "verdict"), i, row)
+        CHECK(json_is_string(row));
+    json_decref(page);
+}
+
+/* The output is UTF-8 without control characters. */
 static void check_text(int fd)
 {
-    static char buf[1 << 16];
-    ssize_t got;
+    const off_t size = lseek(fd, 0, SEEK_END);
+    char *text = malloc((size_t)size + 1);
 
-    for (off_t at = 0; (got = pread(fd, buf, sizeof(buf), at)) > 0; at += got)
-        for (ssize_t i = 0; i < got; i++)
-            CHECK(buf[i] == '\n' || ((unsigned char)buf[i] >= 0x20 && buf[i] != 0x7f));
+    CHECK(size >= 0 && text && pread(fd, text, (size_t)size, 0) == size &&
+          !memchr(text, '\0', (size_t)size));
+    text[size] = '\0';
+    check_page(text);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        CHECK(gf_is_plain_text(line));
+    free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
