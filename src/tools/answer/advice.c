@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
+#include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
@@ -42,24 +43,15 @@ static struct item *new_item(struct items *items, double gain_s, int of)
  * Returns a text such as ", mostly of rank 5 at train.py:4 in load". A rank of -1 and a line of ""
  * are unknown; if both are unknown, returns "".
  */
-static const char *where_text(const struct gf_answer *answer, int64_t rank, const char *line,
-                              char *buf, size_t size)
+static const char *where_text(const struct gf_answer *answer, int64_t rank, const char *line)
 {
-    const bool has_rank = rank >= 0 && answer->table.count > 1;
-    char of[32] = "";
-
-    *buf = '\0';
-    if (has_rank)
-        snprintf(of, sizeof(of), " of rank %ld", rank);
-    if (has_rank || *line)
-        snprintf(buf, size, ", mostly%s%s%s", of, *line ? " at " : "", line);
-    return buf;
+    const char *of = rank >= 0 && answer->table.count > 1 ? gf_text(" of rank %ld", rank) : "";
+    return *of || *line ? gf_text(", mostly%s%s%s", of, *line ? " at " : "", line) : "";
 }
 
 static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    char where[256];
 
     for (unsigned i = 0; i < time->causes.count && i < CAUSES; i++) {
         const struct gf_gpu_part *cause = &time->causes.list[i];
@@ -73,7 +65,7 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
         struct item *item = new_item(items, cause->helped_s, is_slow ? OF_SLOW_RANK : OF_GPU);
         snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
                  gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s),
-                 where_text(answer, rank, cause->line, where, sizeof(where)), remedy);
+                 where_text(answer, rank, cause->line), remedy);
     }
 }
 
@@ -89,7 +81,6 @@ static int64_t most_of(const struct gf_tally_row *row)
 static void add_stall_causes(const struct gf_answer *answer, struct items *items)
 {
     struct gf_tally ranks = gf_tally(answer->job, GF_BY_CAUSE, GF_BY_RANK);
-    char where[640];
 
     for (size_t i = 0; i < answer->causes.count && i < CAUSES; i++) {
         const struct gf_tally_row *row = &answer->causes.rows[i];
@@ -100,11 +91,11 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
         struct item *item =
             new_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS);
-        snprintf(item->text, sizeof(item->text), "%s (%s of stalls%s): %s", name,
-                 gf_amount_time((double)row->us / 1e6),
-                 where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : "",
-                            where, sizeof(where)),
-                 gf_help_remedy(gf_help_stall, name));
+        snprintf(
+            item->text, sizeof(item->text), "%s (%s of stalls%s): %s", name,
+            gf_amount_time((double)row->us / 1e6),
+            where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : ""),
+            gf_help_remedy(gf_help_stall, name));
     }
     free(ranks.rows);
 }
@@ -220,14 +211,11 @@ void gf_advice_say(struct gf_answer *answer)
 static void say_unended(struct gf_answer *answer)
 {
     const struct gf_job_process *first = answer->first_unended;
-    char name[64];
 
     if (!first)
         return;
-    if (first->rank >= 0)
-        snprintf(name, sizeof(name), "rank %ld (process %ld)", first->rank, first->pid);
-    else
-        snprintf(name, sizeof(name), "process %ld", first->pid);
+    const char *name = first->rank >= 0 ? gf_text("rank %ld (process %ld)", first->rank, first->pid)
+                                        : gf_job_process_name(first);
     const char *time = gf_amount_clock(first->last, true);
     if (answer->unended == 1)
         gf_lines_add(&answer->notes,

@@ -56,11 +56,10 @@ static json_t *stalls_of(const struct gf_answer *answer)
 static json_t *json_row_of(const struct gf_answer *answer, const struct gf_tally *tally,
                            const struct gf_tally_row *row)
 {
-    char name[1024], mostly[1024] = "";
+    const char *name = gf_tally_label(answer->job, tally->by, row->key);
+    const char *mostly =
+        row->main_us ? gf_tally_label(answer->job, tally->second, row->main) : NULL;
 
-    gf_tally_label(answer->job, tally->by, row->key, name, sizeof(name));
-    if (row->main_us)
-        gf_tally_label(answer->job, tally->second, row->main, mostly, sizeof(mostly));
     return json_pack("{s:o,s:I,s:I,s:I,s:f,s:f,s:o}", "name", gf_json_text(name), "count",
                      (json_int_t)row->count, "us", (json_int_t)row->us, "longest_us",
                      (json_int_t)row->longest_us, "first", row->first, "last", row->last, "mostly",

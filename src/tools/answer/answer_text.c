@@ -39,18 +39,15 @@ static void print_rank(FILE *out, const struct gf_answer *answer, const struct g
 {
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
     const char *host = gf_job_text(answer->job, row->host);
-    char label[256], site[512] = "";
-
-    snprintf(label, sizeof(label), *host ? "%ld on %s" : "%ld%s", row->rank, host);
+    const char *label = gf_text(*host ? "%ld on %s" : "%ld%s", row->rank, host);
     const int used = fprintf(
         out, "  %-*s %8s %8s %8s %8s %9s", LABEL_COLUMNS, label,
         row->step_s > 0 ? gf_amount_time(row->step_s) : "-", gf_amount_time(row->stall_s),
         row->gpu_s > 0 ? gf_amount_share(row->gpu_empty_s, row->gpu_s) : "-",
         gf_amount_time(row->delay_s),
         gf_copy_rate(&row->to_device) > 0 ? gf_amount_rate(gf_copy_rate(&row->to_device)) : "-");
-    if (tally && tally->main_us)
-        gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site));
-    end_row(out, used, site);
+    end_row(out, used,
+            tally && tally->main_us ? gf_tally_label(answer->job, GF_BY_SITE, tally->main) : "");
 }
 
 /*
@@ -138,13 +135,11 @@ static void print_label(FILE *out, const char *text, unsigned columns)
 static void print_row(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
                       const struct gf_tally_row *row)
 {
-    char label[1024], second[1024] = "";
+    const char *second = row->main_us ? gf_tally_label(answer->job, tally->second, row->main) : "";
 
-    gf_tally_label(answer->job, tally->by, row->key, label, sizeof(label));
-    if (row->main_us)
-        gf_tally_label(answer->job, tally->second, row->main, second, sizeof(second));
     fputs("  ", out);
-    print_label(out, label, label_columns(out, tally->by));
+    print_label(out, gf_tally_label(answer->job, tally->by, row->key),
+                label_columns(out, tally->by));
     fprintf(out, "%9lu %8s %6s %8s %9s", row->count, gf_amount_time((double)row->us / 1e6),
             gf_amount_share((double)row->us, (double)answer->stall_us),
             row->longest_us ? gf_amount_time(row->longest_us / 1e6) : "-",
@@ -156,12 +151,11 @@ static void print_row(FILE *out, const struct gf_answer *answer, const struct gf
 static void print_table(FILE *out, const struct gf_answer *answer, const struct gf_tally *tally,
                         unsigned top)
 {
-    char title[64];
+    const char *title =
+        gf_text("Stalls by %s", tally->by == GF_BY_SITE ? "call site" : gf_by_names[tally->by]);
 
     if (!tally->count)
         return;
-    snprintf(title, sizeof(title), "Stalls by %s",
-             tally->by == GF_BY_SITE ? "call site" : gf_by_names[tally->by]);
     fprintf(out, "\n%-*s%9s %8s %6s %8s %9s", (int)label_columns(out, tally->by) + 2, title,
             "count", "total", "share", "longest", "first at");
     if (has_last_column(out) || tally->by == GF_BY_CAUSE)
@@ -202,15 +196,13 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
 static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    char label[128], factor[32] = "-", text[64];
+    char text[64];
     const char *reason = gf_step_reason(process, step, text);
+    const char *label = gf_text("step %lu%s%s", step->step, process->rank >= 0 ? ", " : " of ",
+                                gf_job_process_name(process));
+    const char *factor =
+        answer->steps.median_s > 0 ? gf_text("%.1f times", step->s / answer->steps.median_s) : "-";
 
-    if (process->rank >= 0)
-        snprintf(label, sizeof(label), "step %lu, rank %ld", step->step, process->rank);
-    else
-        snprintf(label, sizeof(label), "step %lu of process %ld", step->step, process->pid);
-    if (answer->steps.median_s > 0)
-        snprintf(factor, sizeof(factor), "%.1f times", step->s / answer->steps.median_s);
     fputs("  ", out);
     print_label(out, label, label_columns(out, GF_BY_STEP));
     const int used = fprintf(out, "%9s %15s %9s %9s", gf_amount_time(step->s), factor,
@@ -336,12 +328,10 @@ static void print_by(FILE *out, const struct gf_answer *answer, unsigned top, en
 
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by)
 {
-    char scope[256];
-
     if (by == GF_BY_COUNT)
         print_lines(out, NULL, &answer->verdict, answer->verdict.count);
     if (answer->processes)
-        gf_wrap(out, "", gf_verdict_scope(answer, scope, sizeof(scope)), 0, screen_width(out));
+        gf_wrap(out, "", gf_verdict_scope(answer), 0, screen_width(out));
     if (by == GF_BY_COUNT) {
         print_gpu(out, answer);
         print_table(out, answer, &answer->causes, top);

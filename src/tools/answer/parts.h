@@ -14,10 +14,10 @@
 void gf_verdict_say(struct gf_answer *answer);
 
 /*
- * Writes a text such as "4 ranks on 2 hosts, 12 processes, 300 s from 2026-11-23 08:51:09 to
+ * Returns a text such as "4 ranks on 2 hosts, 12 processes, 300 s from 2026-11-23 08:51:09 to
  * 08:56:09".
  */
-const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size);
+const char *gf_verdict_scope(const struct gf_answer *answer);
 
 /*
  * standing.c: adds a sentence if a process stood still when its report was written

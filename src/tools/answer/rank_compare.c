@@ -114,8 +114,6 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
     const struct gf_tally_row *tally = gf_tally_find(&answer->ranks, row->rank);
-    char site[256];
-
     const double excess = row->step_stall_s - usual->stall_s;
     if (row->step_stall_s <= FACTOR * usual->stall_s || excess <= usual->least_s)
         return;
@@ -124,8 +122,7 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
            gf_amount_time(row->step_stall_s), row->first_step > 0 ? " in its steps" : "",
            gf_amount_time(usual->stall_s));
     if (tally && *gf_job_text(answer->job, (uint32_t)tally->main))
-        gf_say(words, "; mostly at %s",
-               gf_tally_label(answer->job, GF_BY_SITE, tally->main, site, sizeof(site)));
+        gf_say(words, "; mostly at %s", gf_tally_label(answer->job, GF_BY_SITE, tally->main));
     gf_say(words, ")");
 }
 

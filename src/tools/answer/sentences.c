@@ -3,6 +3,7 @@
 #include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,15 +33,10 @@ static void say_source(struct gf_textbuf *words, const struct gf_reported_steps 
 static void say_process(struct gf_textbuf *words, const struct gf_answer *answer,
                         const struct gf_reported_steps *steps)
 {
-    const struct gf_job_process *process = &answer->job->processes[steps->process];
-
-    if (answer->reported_steps.count < 2)
-        return;
-    if (process->rank >= 0)
-        gf_say(words, " of rank %ld", process->rank);
-    else
-        gf_say(words, " of process %ld", process->pid);
-    gf_say(words, ", the slowest of %zu,", answer->reported_steps.count);
+    if (answer->reported_steps.count > 1)
+        gf_say(words, " of %s, the slowest of %zu,",
+               gf_job_process_name(&answer->job->processes[steps->process]),
+               answer->reported_steps.count);
 }
 
 static void say_difference(struct gf_textbuf *words, const struct gf_reported_steps *steps)
@@ -100,49 +96,52 @@ static void gf_step_text_say(struct gf_answer *answer)
 #define SAID_CAUSES 3
 #define BUSY_SHARE 0.05 /* a GPU that has nothing to do for a smaller share counts as busy */
 
-const char *gf_verdict_scope(const struct gf_answer *answer, char *buf, size_t size)
+/* Returns a time, with the date if the job is longer than half a day. */
+static const char *clock_of(const struct gf_answer *answer, double time)
 {
-    struct gf_textbuf words = {buf, size, 0};
-
-    if (answer->table.count)
-        gf_say(&words, "%s", gf_amount_of((double)answer->table.count, "rank"));
-    if (answer->hosts)
-        gf_say(&words, words.at ? " on %s" : "%s", gf_amount_of((double)answer->hosts, "host"));
-    gf_say(&words, "%s%zu process%s", words.at ? ", " : "", answer->processes,
-           answer->processes == 1 ? "" : "es");
-    if (answer->to > 0)
-        gf_say(&words, ", %s from %s to %s", gf_amount_time(answer->to - answer->from),
-               gf_amount_clock(answer->from, true),
-               gf_amount_clock(answer->to, answer->to - answer->from > 43200));
-    return buf;
+    return gf_amount_clock(time, answer->to - answer->from > 43200);
 }
 
-static void say_gpu_causes(const struct gf_gpu_time *time, char *buf, size_t size)
+const char *gf_verdict_scope(const struct gf_answer *answer)
 {
-    struct gf_textbuf words = {buf, size, 0};
+    const char *ranks =
+        answer->table.count ? gf_amount_of((double)answer->table.count, "rank") : "";
+    const char *hosts = answer->hosts ? gf_amount_of((double)answer->hosts, "host") : "";
+    const char *when =
+        answer->to > 0 ? gf_text(", %s from %s to %s", gf_amount_time(answer->to - answer->from),
+                                 gf_amount_clock(answer->from, true), clock_of(answer, answer->to))
+                       : "";
 
-    *buf = '\0';
+    return gf_text("%s%s%s%s%zu process%s%s", ranks, *ranks && *hosts ? " on " : "", hosts,
+                   *ranks || *hosts ? ", " : "", answer->processes,
+                   answer->processes == 1 ? "" : "es", when);
+}
+
+static const char *causes_text(const struct gf_gpu_time *time)
+{
+    const char *text = "";
+
     for (unsigned i = 0; i < time->causes.count && i < SAID_CAUSES; i++) {
         const struct gf_gpu_part *cause = &time->causes.list[i];
         if (cause->s < LITTLE_SHARE * time->s)
             break;
-        gf_say(&words, "%s%s %s", i ? ", " : ": ", gf_help_words(gf_help_host, cause->name),
-               gf_amount_share(cause->s, time->s));
+        text = gf_text("%s%s%s %s", text, i ? ", " : ": ", gf_help_words(gf_help_host, cause->name),
+                       gf_amount_share(cause->s, time->s));
         if (!i && *cause->line)
-            gf_say(&words, " (at %s)", cause->line);
+            text = gf_text("%s (at %s)", text, cause->line);
     }
+    return text;
 }
 
-/* Writes "; since 08:51:09, 80 % of the time", or "" without --since or activity in a log. */
-static void say_recent_gpu(const struct gf_answer *answer, char *buf, size_t size)
+/* Returns "; since 08:51:09, 80 % of the time", or "" without --since or activity in a log. */
+static const char *recent_text(const struct gf_answer *answer)
 {
     const struct gf_logged_gpu *recent = &answer->logged_gpu;
 
-    *buf = '\0';
-    if (answer->job->since > 0 && recent->s > 0)
-        snprintf(buf, size, "; since %s, %s of the time",
-                 gf_amount_clock(answer->job->since, answer->to - answer->from > 43200),
-                 gf_amount_share(recent->empty_s, recent->s));
+    return answer->job->since > 0 && recent->s > 0
+               ? gf_text("; since %s, %s of the time", clock_of(answer, answer->job->since),
+                         gf_amount_share(recent->empty_s, recent->s))
+               : "";
 }
 
 /* Without reports, the logs' activity has the states, but no causes. */
@@ -167,21 +166,18 @@ static void say_gpu_time(struct gf_answer *answer)
     const double empty = gf_gpu_time_state(time, "empty");
     const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
     const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
-    char causes[512], recent[96];
 
     if (!time->devices || time->s <= 0) {
         say_logged_gpu(answer);
         return;
     }
-    const char *share = gf_amount_share(empty, 1);
-    say_gpu_causes(time, causes, sizeof(causes));
-    say_recent_gpu(answer, recent, sizeof(recent));
+    const char *share = gf_amount_share(empty, 1), *recent = recent_text(answer);
     if (empty < BUSY_SHARE)
         gf_lines_add(&answer->verdict, "%s %s nearly always had work, except for %s of the time%s.",
                      when, gpus, share, recent);
     else
         gf_lines_add(&answer->verdict, "%s %s had nothing to do %s of the time%s%s.", when, gpus,
-                     share, causes, recent);
+                     share, causes_text(time), recent);
 }
 
 /*
@@ -204,47 +200,38 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
     return most;
 }
 
-/*
- * Writes a text such as ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>".
- */
-static void say_site(const struct gf_answer *answer, const struct gf_tally_row *row, char *buf,
-                     size_t size)
+/* Returns ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>". */
+static const char *site_text(const struct gf_answer *answer, const struct gf_tally_row *row)
 {
-    char site[1024];
     const uint32_t caller = main_caller(answer->job, row->main);
     const bool is_all = row->main_us == row->us;
 
-    snprintf(buf, size, ", %s of it at %s%s%s",
-             is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us),
-             gf_tally_label(answer->job, GF_BY_SITE, row->main, site, sizeof(site)),
-             caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
+    return gf_text(", %s of it at %s%s%s",
+                   is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us),
+                   gf_tally_label(answer->job, GF_BY_SITE, row->main),
+                   caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
 }
 
 /* Returns the largest cause that is known; the first row if none is known. */
 static const struct gf_tally_row *main_cause(const struct gf_answer *answer)
 {
-    char cause[64];
-
-    for (size_t i = 0; i < answer->causes.count; i++) {
-        const struct gf_tally_row *row = &answer->causes.rows[i];
-        gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
-        if (strcmp(cause, "unknown") != 0)
-            return row;
-    }
+    for (size_t i = 0; i < answer->causes.count; i++)
+        if (!is(gf_tally_label(answer->job, GF_BY_CAUSE, answer->causes.rows[i].key), "unknown"))
+            return &answer->causes.rows[i];
     return answer->causes.rows;
 }
 
 static void say_main_cause(struct gf_answer *answer)
 {
-    char cause[64], where[2400] = "";
+    const char *where = "";
 
     if (!answer->causes.count)
         return;
     const struct gf_tally_row *row = main_cause(answer);
-    gf_tally_label(answer->job, GF_BY_CAUSE, row->key, cause, sizeof(cause));
+    const char *cause = gf_tally_label(answer->job, GF_BY_CAUSE, row->key);
     const char *meaning = gf_help_words(gf_help_stall, cause);
     if (row->main && *gf_job_text(answer->job, (uint32_t)row->main))
-        say_site(answer, row, where, sizeof(where));
+        where = site_text(answer, row);
     gf_lines_add(&answer->verdict,
                  "The main %scause of stalls is %s (%s of the stalled time%s)%s%s.",
                  row == answer->causes.rows ? "" : "known ", cause,
@@ -254,48 +241,42 @@ static void say_main_cause(struct gf_answer *answer)
 
 static void say_stalls(struct gf_answer *answer)
 {
-    char name[256];
-
     const char *count = gf_amount_of((double)answer->stalls, "call");
     const char *time = gf_amount_time((double)answer->stall_us / 1e6);
+
     if (!answer->threads.count) {
         gf_lines_add(&answer->verdict, "%s stalled, for %s in total.", count, time);
         return;
     }
     const double span = answer->to - answer->from;
     const double worst = span > 0 ? gf_min((double)answer->threads.rows[0].us / 1e6 / span, 1) : 0;
-    gf_tally_label(answer->job, GF_BY_THREAD, answer->threads.rows[0].key, name, sizeof(name));
-    const char *share = gf_amount_share(worst, 1);
     gf_lines_add(&answer->verdict,
                  worst < LITTLE_SHARE
                      ? "Stalls cost little: %s stalled for %s in total, the longest for %s; "
                        "the most affected thread (%s) lost %s of the job's time."
                      : "%s stalled for %s in total, the longest for %s; "
                        "the most affected thread (%s) lost %s of the job's time.",
-                 count, time, gf_amount_time(answer->longest_us / 1e6), name, share);
+                 count, time, gf_amount_time(answer->longest_us / 1e6),
+                 gf_tally_label(answer->job, GF_BY_THREAD, answer->threads.rows[0].key),
+                 gf_amount_share(worst, 1));
 }
 
-/* Writes " (step 41 of rank 5)", or "" if the step is unknown. */
-static const char *step_text(int64_t step, int64_t rank, char *buf, size_t size)
+/* Returns " of rank 5", or "" if the rank is unknown. */
+static const char *rank_text(int64_t rank)
 {
-    *buf = '\0';
-    if (step > 0 && rank >= 0)
-        snprintf(buf, size, " (step %ld of rank %ld)", step, rank);
-    else if (step > 0)
-        snprintf(buf, size, " (step %ld)", step);
-    return buf;
+    return rank >= 0 ? gf_text(" of rank %ld", rank) : "";
 }
 
 static void say_onset(struct gf_answer *answer)
 {
     const struct gf_onset *onset = &answer->onset;
-    char step[64];
+    const char *step =
+        onset->step > 0 ? gf_text(" (step %ld%s)", onset->step, rank_text(onset->rank)) : "";
 
     if (onset->at > 0)
         gf_lines_add(&answer->verdict,
                      "Since %s%s stalls take %.0f%s times as much time as before.",
-                     gf_amount_clock(onset->at, answer->to - answer->from > 43200),
-                     step_text(onset->step, onset->rank, step, sizeof(step)), onset->factor,
+                     clock_of(answer, onset->at), step, onset->factor,
                      onset->factor >= 1000 ? " or more" : "");
 }
 
@@ -305,35 +286,33 @@ static void say_onset(struct gf_answer *answer)
  */
 static void say_step_onset(struct gf_answer *answer)
 {
-    char rank[32] = "";
-    struct gf_step_onset onset = gf_step_onset_find(answer->job, &answer->steps, -1);
+    int64_t rank = -1;
+    struct gf_step_onset onset = gf_step_onset_find(answer->job, &answer->steps, rank);
 
     if (!onset.step && answer->slow_rank >= 0) {
-        onset = gf_step_onset_find(answer->job, &answer->steps, answer->slow_rank);
-        snprintf(rank, sizeof(rank), " of rank %ld", answer->slow_rank);
+        rank = answer->slow_rank;
+        onset = gf_step_onset_find(answer->job, &answer->steps, rank);
     }
     if (!onset.step)
         return;
     gf_lines_add(&answer->verdict, "Since step %lu (%s) steps%s take %s instead of %s.", onset.step,
-                 gf_amount_clock(onset.at, answer->to - answer->from > 43200), rank,
-                 gf_amount_time(onset.after_s), gf_amount_time(onset.before_s));
+                 clock_of(answer, onset.at), rank_text(rank), gf_amount_time(onset.after_s),
+                 gf_amount_time(onset.before_s));
 }
 
 static void say_steps(struct gf_answer *answer)
 {
     const struct gf_steps *steps = &answer->steps;
-    char rank[48] = "";
 
     if (!steps->slow)
         return;
-    const int64_t number = answer->job->processes[steps->list[0].process].rank;
-    if (number >= 0)
-        snprintf(rank, sizeof(rank), " of rank %ld", number);
     gf_lines_add(&answer->verdict,
                  "Of %zu steps, %zu took more than %d times the median of %s; the longest is step "
                  "%lu%s with %s.",
                  steps->ended, steps->slow, GF_SLOW_STEP, gf_amount_time(steps->median_s),
-                 steps->list[0].step, rank, gf_amount_time(steps->list[0].s));
+                 steps->list[0].step,
+                 rank_text(answer->job->processes[steps->list[0].process].rank),
+                 gf_amount_time(steps->list[0].s));
 }
 
 static const char *direction_text(int direction)

@@ -90,7 +90,7 @@ static void say_members(const struct gf_job *job, const struct standing *standin
         if (standing->group_of[i] != group + 1)
             continue;
         if (job->processes[i].rank < 0) {
-            gf_say(out, "process %ld", job->processes[i].pid);
+            gf_say(out, "%s", gf_job_process_name(&job->processes[i]));
             free(rank);
             return;
         }

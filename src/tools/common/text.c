@@ -22,7 +22,7 @@ char *gf_text(const char *format, ...)
     va_start(args, format);
     vsnprintf(ret, sizeof(*texts), format, args);
     va_end(args);
-    return ret;
+    return gf_plain_text(ret); /* its last character may be cut */
 }
 
 /* The file may change meanwhile, so no more bytes are read than it had. */

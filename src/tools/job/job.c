@@ -2,6 +2,7 @@
 #include "tools/job/job.h"
 
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,12 @@ uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid)
 const char *gf_job_text(const struct gf_job *job, uint32_t text)
 {
     return gf_text_pool_get(&job->texts, text);
+}
+
+const char *gf_job_process_name(const struct gf_job_process *process)
+{
+    return process->rank >= 0 ? gf_text("rank %ld", process->rank)
+                              : gf_text("process %ld", process->pid);
 }
 
 bool gf_job_has_log(const struct gf_job *job)

@@ -127,6 +127,9 @@ uint32_t gf_job_thread_of(struct gf_job *job, uint32_t process, int64_t tid);
 
 const char *gf_job_text(const struct gf_job *job, uint32_t text);
 
+/* Returns "rank 3", or "process 4711" without a rank, by gf_text. */
+const char *gf_job_process_name(const struct gf_job_process *process);
+
 /* Whether a process has a log. Only logs have call sites, stacks, steps and threads of stalls. */
 bool gf_job_has_log(const struct gf_job *job);
 

@@ -150,11 +150,10 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
 int64_t gf_tally_key(const struct gf_job *job, const struct gf_stall *stall, enum gf_by by);
 
 /*
- * Writes a key as text, such as "purge", "train.py:4 in load", "rank 3", "step 12" or "python3
+ * Returns a key as text, by gf_text, such as "purge", "train.py:4 in load", "rank 3", "step 12" or "python3
  * 1234, rank 3".
  */
-const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
-                           size_t size);
+const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key);
 
 /* Returns the row with this key, or NULL. */
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key);

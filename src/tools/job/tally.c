@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/job/job_tables.h"
 
-#include "base/fmt.h"
+#include "tools/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,44 +93,37 @@ struct gf_tally gf_tally(const struct gf_job *job, enum gf_by by, enum gf_by sec
     return tally;
 }
 
-static void label_thread(const struct gf_job *job, int64_t key, char *buf, size_t size)
+static const char *label_thread(const struct gf_job *job, int64_t key)
 {
     const struct gf_job_thread *thread = &job->threads[key];
     const struct gf_job_process *process = &job->processes[thread->process];
-    const char *name = gf_job_text(job, thread->name);
-    char where[64] = "";
+    const char *name = gf_job_text(job, thread->name), *where = "";
 
     if (process->rank >= 0)
-        snprintf(where, sizeof(where), ", rank %ld", process->rank);
+        where = gf_text(", rank %ld", process->rank);
     else if (thread->tid != process->pid)
-        snprintf(where, sizeof(where), " of process %ld", process->pid);
-    snprintf(buf, size, "%s %ld%s", *name ? name : "thread", thread->tid, where);
+        where = gf_text(" of process %ld", process->pid);
+    return gf_text("%s %ld%s", *name ? name : "thread", thread->tid, where);
 }
 
-const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key, char *buf,
-                           size_t size)
+const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key)
 {
     const char *text;
 
     switch (by) {
     case GF_BY_CAUSE:
         text = gf_job_text(job, (uint32_t)key);
-        snprintf(buf, size, "%s", *text ? text : "unknown");
-        break;
+        return *text ? text : "unknown";
     case GF_BY_SITE:
         text = gf_job_text(job, (uint32_t)key);
-        snprintf(buf, size, "%s", *text ? text : "(no stack)");
-        break;
+        return *text ? text : "(no stack)";
     case GF_BY_RANK:
-        snprintf(buf, size, key < 0 ? "no rank" : "rank %ld", key);
-        break;
+        return key < 0 ? "no rank" : gf_text("rank %ld", key);
     case GF_BY_STEP:
-        snprintf(buf, size, "step %ld", key);
-        break;
+        return gf_text("step %ld", key);
     default:
-        label_thread(job, key, buf, size);
+        return label_thread(job, key);
     }
-    return gf_plain_text(buf); /* its last character may be cut */
 }
 
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)

@@ -34,10 +34,8 @@ static void print_stack(FILE *out, const struct gf_job *job, const struct gf_job
 
 static void print_line(FILE *out, const struct gf_job *job, const struct line *line, enum gf_by by)
 {
-    char label[1024];
-
     if (by != GF_BY_COUNT) {
-        print_frame(out, gf_tally_label(job, by, line->key, label, sizeof(label)));
+        print_frame(out, gf_tally_label(job, by, line->key));
         fputc(';', out);
     }
     print_stack(out, job, &job->stacks[line->stack]);

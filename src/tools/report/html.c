@@ -49,17 +49,13 @@ static void add_locality(json_t *list, const struct gf_job_process *process)
 {
     static const char *const kinds[] = {"heap", "other"};
     const json_t *sample = json_array_get(gf_report_at(process->report, "samples"), 0);
-    char name[64];
 
-    if (process->rank >= 0)
-        snprintf(name, sizeof(name), "rank %ld", process->rank);
-    else
-        snprintf(name, sizeof(name), "process %ld", process->pid);
     for (size_t i = 0; i < GF_ARRAY_LEN(kinds); i++) {
         const json_t *nodes = gf_report_at(json_object_get(sample, kinds[i]), "by_node");
         if (json_object_size(nodes))
-            json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", name, "kind", kinds[i],
-                                                  "by_node", numbers_of(nodes)));
+            json_array_append_new(list,
+                                  json_pack("{s:s,s:s,s:o}", "name", gf_job_process_name(process),
+                                            "kind", kinds[i], "by_node", numbers_of(nodes)));
     }
 }
 
@@ -186,16 +182,15 @@ static int utc_offset(double at)
 static json_t *page_of(const struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    char scope[256];
-    json_t *page = json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:{s:i,s:f,s:o,s:o}}", "answer",
-                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
-                             gf_verdict_scope(answer, scope, sizeof(scope)), "from", answer->from,
-                             "to", answer->to, "utcOffset", utc_offset(answer->from), "stalls",
-                             (json_int_t)answer->job->stall_count, "bins", GF_TIMELINE_BINS,
-                             "stalled", gf_stall_stacks(answer->job), "idle",
-                             gf_idle_stacks(answer->job), "gpu", "devices", (int)time->devices, "s",
-                             time->s, "states", parts_of(time, &time->states, gf_help_state),
-                             "causes", parts_of(time, &time->causes, gf_help_host));
+    json_t *page =
+        json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:{s:i,s:f,s:o,s:o}}", "answer",
+                  gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
+                  gf_verdict_scope(answer), "from", answer->from, "to", answer->to, "utcOffset",
+                  utc_offset(answer->from), "stalls", (json_int_t)answer->job->stall_count, "bins",
+                  GF_TIMELINE_BINS, "stalled", gf_stall_stacks(answer->job), "idle",
+                  gf_idle_stacks(answer->job), "gpu", "devices", (int)time->devices, "s", time->s,
+                  "states", parts_of(time, &time->states, gf_help_state), "causes",
+                  parts_of(time, &time->causes, gf_help_host));
 
     gf_timeline_add(page, answer);
     add_reports(page, answer->job);

@@ -158,7 +158,7 @@ static void sum_stalls(const struct metrics *metrics)
 
     for (size_t i = 0; i < job->stall_count; i++)
         add_stalls(metrics, metrics->owners[job->stalls[i].process],
-                   gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause, (char[256]){0}, 256), 1,
+                   gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause), 1,
                    job->stalls[i].us / 1e6);
     for (size_t i = 0; i < job->process_count; i++) {
         if (!has_report(metrics, i) || metrics->logged[metrics->owners[i]])

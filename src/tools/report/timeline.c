@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/report/outputs.h"
 
 #include <stdlib.h>
@@ -181,17 +182,11 @@ static void gf_lanes_make(const struct gf_answer *answer, struct gf_lanes *ret)
 static json_t *lane_json(const struct gf_job *job, const struct gf_lane *lane)
 {
     static const char *const words[] = {"GPU", "copies", "steps"};
-    const struct gf_job_process *process = &job->processes[lane->process];
-    char of[64], name[256];
+    const char *of = gf_job_process_name(&job->processes[lane->process]);
+    const char *name = lane->kind == GF_LANE_THREAD
+                           ? gf_tally_label(job, GF_BY_THREAD, lane->thread)
+                           : gf_text("%s: %s", of, words[lane->kind]);
 
-    if (process->rank >= 0)
-        snprintf(of, sizeof(of), "rank %ld", process->rank);
-    else
-        snprintf(of, sizeof(of), "process %ld", process->pid);
-    if (lane->kind == GF_LANE_THREAD)
-        gf_tally_label(job, GF_BY_THREAD, lane->thread, name, sizeof(name));
-    else
-        snprintf(name, sizeof(name), "%s: %s", of, words[lane->kind]);
     return json_pack("{s:s,s:s,s:s}", "name", name, "kind", gf_lane_kinds[lane->kind], "of", of);
 }
 
@@ -224,15 +219,13 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
                         struct texts *causes, struct texts *texts)
 {
     const struct gf_job *job = answer->job;
-    char thread[256];
 
-    gf_tally_label(job, GF_BY_THREAD, stall->thread, thread, sizeof(thread));
     return json_pack("[i,f,I,i,i,i,o,s*]", lane, stall->at - answer->from, (json_int_t)stall->us,
                      text_of(causes, stall->cause, "unknown"),
                      text_of(texts, job->stacks[stall->stack].site, "(no stack)"),
                      text_of(texts, stall->call, "(no stack)"),
                      stall->step == GF_NO_STEP ? json_null() : json_integer(stall->step),
-                     lane < 0 ? thread : NULL);
+                     lane < 0 ? gf_tally_label(job, GF_BY_THREAD, stall->thread) : NULL);
 }
 
 static void add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
