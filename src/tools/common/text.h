@@ -2,7 +2,7 @@
 /* Text for terminal, shell, JSON. */
 #pragma once
 
-#include "base/base.h"
+#include "base/cpus.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -12,6 +12,9 @@
  * for a line of output, and is not kept. Only one thread may use such texts.
  */
 char *gf_text(const char *format, ...) GF_PRINTF(1, 2);
+
+/* Returns a set of CPUs or nodes as such a text of less than `size` bytes, at most 1024. */
+#define gf_set_text(set, size) gf_set_format(set, gf_text("%s", ""), size)
 
 /*
  * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its

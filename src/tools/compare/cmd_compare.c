@@ -3,6 +3,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/compare/compare.h"
 
 #include <jansson.h>
@@ -24,47 +25,34 @@ static void print_row(FILE *out, const char *label, const char *before, const ch
     fprintf(out, "  %-22s%-26s%-*s%s\n", label, before, pad, after, change);
 }
 
-/* Writes the sign, which may be "", and the time with its unit. */
-static void format_time(char *ret, size_t size, const char *sign, double seconds)
+/* Returns the sign, which may be "", and the time with its unit. */
+static const char *time_text(const char *sign, double seconds)
 {
-    if (seconds < 1e-3)
-        snprintf(ret, size, "%s%.0f us", sign, seconds * 1e6);
-    else if (seconds < 1)
-        snprintf(ret, size, "%s%.2f ms", sign, seconds * 1e3);
-    else
-        snprintf(ret, size, "%s%.2f s", sign, seconds);
+    return seconds < 1e-3 ? gf_text("%s%.0f us", sign, seconds * 1e6)
+           : seconds < 1  ? gf_text("%s%.2f ms", sign, seconds * 1e3)
+                          : gf_text("%s%.2f s", sign, seconds);
 }
 
-static void format_change(char *ret, size_t size, double before, double after)
+static const char *change_text(double before, double after)
 {
-    format_time(ret, size, after < before ? "-" : "+",
-                after < before ? before - after : after - before);
+    return time_text(after < before ? "-" : "+", fabs(after - before));
 }
 
 static void print_times(FILE *out, const char *label, double before, double after)
 {
-    char texts[2][32], change[32] = "";
-
-    format_time(texts[0], sizeof(texts[0]), "", before);
-    format_time(texts[1], sizeof(texts[1]), "", after);
-    if (before > 0)
-        snprintf(change, sizeof(change), "%+.1f %%", 100 * (after / before - 1));
-    print_row(out, label, texts[0], texts[1], change);
+    print_row(out, label, time_text("", before), time_text("", after),
+              before > 0 ? gf_text("%+.1f %%", 100 * (after / before - 1)) : "");
 }
 
-/* Writes "392 MiB in 1.20 s", or "none". */
-static void format_copies(char *ret, size_t size, const struct gf_copy_sum *copies, double runs)
+/* Returns "392 MiB in 1.20 s", or "none". */
+static const char *copies_text(const struct gf_copy_sum *copies, double runs)
 {
-    char time[32];
+    const double mib = copies->bytes / runs / MIB;
 
-    snprintf(ret, size, "none");
-    if (copies->bytes <= 0)
-        return;
-    format_time(time, sizeof(time), "", copies->duration_s / runs);
-    if (copies->duration_s > 0)
-        snprintf(ret, size, "%.0f MiB in %s", copies->bytes / runs / MIB, time);
-    else
-        snprintf(ret, size, "%.0f MiB, not timed", copies->bytes / runs / MIB);
+    return copies->bytes <= 0 ? "none"
+           : copies->duration_s > 0
+               ? gf_text("%.0f MiB in %s", mib, time_text("", copies->duration_s / runs))
+               : gf_text("%.0f MiB, not timed", mib);
 }
 
 /* Sums over staged copies, pinned copies, and copies left to the driver. */
@@ -84,13 +72,13 @@ static struct gf_copy_sum copies_of(const struct gf_figures *figures, enum gf_di
 static void print_way(FILE *out, const char *label, const struct gf_figures figures[2],
                       enum gf_direction direction, enum gf_way way)
 {
-    char texts[2][32];
+    const char *texts[2];
     bool has_bytes = false;
 
     for (size_t i = 0; i < 2; i++) {
         const double all = copies_of(&figures[i], direction).bytes;
         const double part = figures[i].copies[direction][way].bytes;
-        snprintf(texts[i], sizeof(texts[i]), "%.0f %%", all > 0 ? 100 * part / all : 0);
+        texts[i] = gf_text("%.0f %%", all > 0 ? 100 * part / all : 0);
         has_bytes |= part > 0;
     }
     if (has_bytes)
@@ -102,16 +90,13 @@ static void print_compared_copies(FILE *out, const char *label, const struct gf_
 {
     const struct gf_copy_sum copies[] = {copies_of(&figures[0], direction),
                                          copies_of(&figures[1], direction)};
-    char texts[2][64], change[32] = "";
 
     if (copies[0].bytes <= 0 && copies[1].bytes <= 0)
         return;
-    for (size_t i = 0; i < 2; i++)
-        format_copies(texts[i], sizeof(texts[i]), &copies[i], runs[i]);
-    if (copies[0].duration_s > 0 && copies[1].duration_s > 0)
-        format_change(change, sizeof(change), copies[0].duration_s / runs[0],
-                      copies[1].duration_s / runs[1]);
-    print_row(out, label, texts[0], texts[1], change);
+    print_row(out, label, copies_text(&copies[0], runs[0]), copies_text(&copies[1], runs[1]),
+              copies[0].duration_s > 0 && copies[1].duration_s > 0
+                  ? change_text(copies[0].duration_s / runs[0], copies[1].duration_s / runs[1])
+                  : "");
     print_way(out, "  of them staged", figures, direction, GF_WAY_STAGED);
     print_way(out, "  of them pinned", figures, direction, GF_WAY_PINNED);
 }
@@ -120,17 +105,17 @@ static void print_compared_copies(FILE *out, const char *label, const struct gf_
 static void print_row_of_cause(FILE *out, const char *label, const struct gf_figures_row rows[2],
                                const double runs[2])
 {
-    char texts[2][64], time[32], change[32];
+    const char *texts[2];
 
     for (size_t i = 0; i < 2; i++) {
-        format_time(time, sizeof(time), "", rows[i].seconds / runs[i]);
-        snprintf(texts[i], sizeof(texts[i]), "%s", rows[i].seconds > 0 ? time : "none");
-        if (rows[i].count > 0)
-            snprintf(texts[i], sizeof(texts[i]), "%.*f in %s", runs[i] > 1 ? 1 : 0,
-                     rows[i].count / runs[i], time);
+        const char *time = time_text("", rows[i].seconds / runs[i]);
+        texts[i] = rows[i].count > 0
+                       ? gf_text("%.*f in %s", runs[i] > 1 ? 1 : 0, rows[i].count / runs[i], time)
+                   : rows[i].seconds > 0 ? time
+                                         : "none";
     }
-    format_change(change, sizeof(change), rows[0].seconds / runs[0], rows[1].seconds / runs[1]);
-    print_row(out, label, texts[0], texts[1], change);
+    print_row(out, label, texts[0], texts[1],
+              change_text(rows[0].seconds / runs[0], rows[1].seconds / runs[1]));
 }
 
 /* The line of the side on which the cause took more time; "" if unknown. */
@@ -147,9 +132,7 @@ static void print_causes(FILE *out, const struct gf_figures from[2], enum gf_fig
     struct gf_figures_row rows[2];
 
     for (unsigned i = 0; i < CAUSES_SHOWN && gf_figures_take_most(figures, kind, runs, rows); i++) {
-        char label[64];
-        snprintf(label, sizeof(label), "  by %s", rows[0].cause);
-        print_row_of_cause(out, label, rows, runs);
+        print_row_of_cause(out, gf_text("  by %s", rows[0].cause), rows, runs);
         if (*line_of(rows, runs))
             fprintf(out, "      at %s\n", line_of(rows, runs));
     }
@@ -162,19 +145,19 @@ static void print_causes(FILE *out, const struct gf_figures from[2], enum gf_fig
 static void print_gpus(FILE *out, const struct gf_figures figures[2], const double runs[2])
 {
     struct gf_figures_row steps[2] = {{.seconds = 0}};
-    char texts[2][32], change[32];
+    const char *texts[2];
     double shares[2];
 
     if (figures[0].gpu_s <= 0 || figures[1].gpu_s <= 0)
         return;
     for (size_t i = 0; i < 2; i++) {
         shares[i] = 100 * figures[i].gpu_empty_s / figures[i].gpu_s;
-        snprintf(texts[i], sizeof(texts[i]), "%.1f %%", shares[i]);
+        texts[i] = gf_text("%.1f %%", shares[i]);
         if (figures[i].steps > 0)
             steps[i].seconds = shares[i] / 100 * figures[i].steps_s / figures[i].steps;
     }
-    snprintf(change, sizeof(change), "%+.1f points", shares[1] - shares[0]);
-    print_row(out, "GPU without work", texts[0], texts[1], change);
+    print_row(out, "GPU without work", texts[0], texts[1],
+              gf_text("%+.1f points", shares[1] - shares[0]));
     if (figures[0].steps > 0 && figures[1].steps > 0)
         print_row_of_cause(out, "  in a mean step", steps, (const double[]){1, 1});
     print_causes(out, figures, GF_OF_IDLE, runs);
@@ -198,20 +181,16 @@ static void print_figures(FILE *out, const struct gf_figures figures[2], const d
 static void print_clocks(FILE *out, const struct gf_side sides[2])
 {
     const struct gf_gpu_clock clocks[] = {sides[0].sum.clock, sides[1].sum.clock};
-    char texts[2][32], change[32];
     double mhz[2];
 
     if (clocks[0].readings < 1 || clocks[1].readings < 1)
         return;
-    for (size_t i = 0; i < 2; i++) {
-        mhz[i] = clocks[i].mhz / clocks[i].readings;
-        snprintf(texts[i], sizeof(texts[i]), "%.0f MHz", mhz[i]);
-    }
-    snprintf(change, sizeof(change), "%+.1f %%", mhz[0] > 0 ? 100 * (mhz[1] / mhz[0] - 1) : 0);
-    print_row(out, "GPU clock", texts[0], texts[1], change);
     for (size_t i = 0; i < 2; i++)
-        snprintf(texts[i], sizeof(texts[i]), "%.0f C", clocks[i].celsius);
-    print_row(out, "  temperature", texts[0], texts[1], "");
+        mhz[i] = clocks[i].mhz / clocks[i].readings;
+    print_row(out, "GPU clock", gf_text("%.0f MHz", mhz[0]), gf_text("%.0f MHz", mhz[1]),
+              gf_text("%+.1f %%", mhz[0] > 0 ? 100 * (mhz[1] / mhz[0] - 1) : 0));
+    print_row(out, "  temperature", gf_text("%.0f C", clocks[0].celsius),
+              gf_text("%.0f C", clocks[1].celsius), "");
     if (fabs(mhz[1] - mhz[0]) > CLOCKS_DIFFER * mhz[0])
         fprintf(out,
                 "The GPU clocks differ by more than %.0f %%; this may explain a part of the "

@@ -5,6 +5,7 @@
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 #include "tools/topo/recording.h"
 
@@ -113,17 +114,15 @@ void gf_check_isolated_cpus(const struct gf_check_input *input, struct gf_findin
     static const char file[] = "sys/devices/system/cpu/isolated";
     const struct gf_cpus *cpus = gf_host_cpus(input);
     struct gf_cpus isolated = {0};
-    char list[128], allowed[128];
 
     if (gf_procfs_set(&isolated, input->root, file) || gf_set_empty(&isolated))
         return;
-    gf_set_format(&isolated, list, sizeof(list));
+    const char *list = gf_set_text(&isolated, 128);
     if (gf_ok_if(ret, gf_set_count(cpus) < 2 || !gf_set_within(cpus, &isolated),
                  "CPUs %s are isolated; this process may use others", list))
         return;
     gf_problem(ret, "this process may use only isolated CPUs");
-    gf_evidence(ret, "/%s: %s; this process may use %s", file, list,
-                gf_set_format(cpus, allowed, sizeof(allowed)));
+    gf_evidence(ret, "/%s: %s; this process may use %s", file, list, gf_set_text(cpus, 128));
     gf_fix(ret, "give the process other CPUs, or boot without isolcpus= for these and "
                 "assign them by cpusets");
 }
@@ -292,15 +291,14 @@ static void set_evidence(const struct clocks *clocks, struct gf_findings *ret)
 
 static void report_lowered(const struct clocks *clocks, bool near, struct gf_findings *ret)
 {
-    char settings[120], some[32];
+    char settings[120];
     const unsigned count = gf_set_count(&clocks->lowered);
     const char *verb =
         count == 1 ? "lowers its clock when it idles" : "lower their clock when they idle";
 
     join_settings(clocks, false, settings, sizeof(settings));
     gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count, gf_set_count(&clocks->governed),
-               near ? " near a GPU" : "", verb, settings,
-               gf_set_format(&clocks->lowered, some, sizeof(some)));
+               near ? " near a GPU" : "", verb, settings, gf_set_text(&clocks->lowered, 32));
     set_evidence(clocks, ret);
     gf_command(ret, "cpupower frequency-set -g performance");
 }

@@ -76,10 +76,9 @@ static void count_interrupts(const struct gf_check_input *input, const struct de
 static void report_far_interrupts(const struct device *device, unsigned count,
                                   struct gf_findings *ret)
 {
-    char near[64];
-    gf_problem(ret, "%s %s: CPUs of other nodes serve all interrupts", device->kind, device->bdf);
+    const char *near = gf_set_text(&device->local, 64);
 
-    gf_set_format(&device->local, near, sizeof(near));
+    gf_problem(ret, "%s %s: CPUs of other nodes serve all interrupts", device->kind, device->bdf);
     gf_evidence(ret,
                 "%u of %u in /sys/bus/pci/devices/%s/msi_irqs: /proc/irq/*/"
                 "effective_affinity_list without CPUs %s",

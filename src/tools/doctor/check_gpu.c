@@ -4,6 +4,7 @@
 #include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
 #include <stdio.h>
@@ -108,7 +109,6 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo *topo = input->topo;
     const struct gf_topo_gpu *gpu;
-    char list[LIST_MAX];
 
     if (topo->machine->node_count < 2) {
         if (topo->visible.count)
@@ -117,8 +117,8 @@ void gf_check_nodes(const struct gf_check_input *input, struct gf_findings *ret)
     }
     for (size_t at = 0; (gpu = next_visible(topo, &at));) {
         if (gpu->source)
-            gf_gpu_ok(ret, gpu->bdf, "on node %s (%s)",
-                      gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
+            gf_gpu_ok(ret, gpu->bdf, "on node %s (%s)", gf_set_text(&gpu->nodes, LIST_MAX),
+                      gpu->source);
         else
             report_unknown_node(input, gpu->bdf, ret);
     }
@@ -147,7 +147,7 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
 {
     const unsigned usable = gf_set_count(&gpu->usable), all = gf_set_count(&gpu->cpus);
     const unsigned need = lacking_cpus(topo, gpu);
-    char near[LIST_MAX], allowed[LIST_MAX];
+    const char *near = gf_set_text(&gpu->cpus, LIST_MAX);
 
     if (!need) {
         gf_gpu_ok(ret, gpu->bdf, "this process may use %u of the %u CPUs of the GPU's node", usable,
@@ -160,8 +160,7 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
     gf_evidence(ret,
                 "the GPU's node has CPUs %s; this process may use %s; binding all threads "
                 "needs %u near the GPU",
-                gf_set_format(&gpu->cpus, near, sizeof(near)),
-                gf_set_format(&topo->facts.start, allowed, sizeof(allowed)), need);
+                near, gf_set_text(&topo->facts.start, LIST_MAX), need);
     gf_fix(ret, "give the process at least %u of the CPUs %s (docker run --cpuset-cpus)", need,
            near);
 }
@@ -169,21 +168,20 @@ static void report_usable(const struct gf_topo *topo, const struct gf_topo_gpu *
 void gf_check_cpus(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo_gpu *gpu;
-    char near[LIST_MAX], allowed[LIST_MAX];
 
     if (input->topo->machine->node_count < 2 || !input->topo->has_mask)
         return;
     for (size_t at = 0; (gpu = next_visible(input->topo, &at));) {
         if (!gpu->source)
             continue;
-        gf_set_format(&gpu->cpus, near, sizeof(near));
+        const char *near = gf_set_text(&gpu->cpus, LIST_MAX);
         if (!gf_set_empty(&gpu->usable)) {
             report_usable(input->topo, gpu, ret);
             continue;
         }
         gf_gpu_problem(ret, gpu->bdf, "this process may use no CPU of the GPU's node");
         gf_evidence(ret, "the GPU's node has CPUs %s; this process may use %s", near,
-                    gf_set_format(&input->topo->facts.start, allowed, sizeof(allowed)));
+                    gf_set_text(&input->topo->facts.start, LIST_MAX));
         gf_fix(ret,
                "docker run --cpuset-cpus %s (Kubernetes: the static CPU manager with "
                "topology policy restricted; Slurm: --gpu-bind=single:1)",
@@ -238,12 +236,11 @@ static uint64_t most_free(const struct gf_check_input *input, const struct gf_no
 static void report_forbidden(const struct gf_check_input *input, const struct gf_topo_gpu *gpu,
                              struct gf_findings *ret)
 {
-    char allowed[128], near[128];
-    gf_gpu_problem(ret, gpu->bdf, "this process may use no memory of its node");
+    const char *near = gf_set_text(&gpu->nodes, 128);
 
-    gf_set_format(&gpu->nodes, near, sizeof(near));
+    gf_gpu_problem(ret, gpu->bdf, "this process may use no memory of its node");
     gf_evidence(ret, "/proc/self/status: Mems_allowed_list: %s; the GPU's node: %s",
-                gf_set_format(&input->topo->facts.mems, allowed, sizeof(allowed)), near);
+                gf_set_text(&input->topo->facts.mems, 128), near);
     gf_fix(ret,
            "docker run --cpuset-mems %s (Kubernetes: the memory manager's policy "
            "Static; Slurm: srun --mem-bind=local)",
@@ -253,12 +250,12 @@ static void report_forbidden(const struct gf_check_input *input, const struct gf
 static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *gpu,
                         struct gf_findings *ret)
 {
-    char nodes[128];
+    const char *nodes = gf_set_text(&gpu->nodes, 128);
+
     gf_gpu_problem(ret, gpu->bdf,
                    "only %lu MiB are free on node %s, so new pages are "
                    "allocated on other nodes",
-                   near >> 20, gf_set_format(&gpu->nodes, nodes, sizeof(nodes)));
-
+                   near >> 20, nodes);
     gf_evidence(ret,
                 "/sys/devices/system/node/node%s/meminfo: MemFree; another node has %.3g "
                 "GiB",

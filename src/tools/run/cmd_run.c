@@ -238,7 +238,6 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
 
 static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t size)
 {
-    static char cpus[1024];
     const struct gf_prediction *prediction = &prebind->prediction;
     const struct gf_verdict *verdict = &prebind->verdict;
 
@@ -249,7 +248,7 @@ static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t s
     else
         snprintf(buf, size, "GPU %s%s (%s): %s, CPUs %s, memory: %s%s%s", prediction->gpus[0].bdf,
                  prediction->count > 1 ? " and others" : "", prediction->why,
-                 gf_bound_name(verdict->bound), gf_set_format(&verdict->cpus, cpus, sizeof(cpus)),
+                 gf_bound_name(verdict->bound), gf_set_text(&verdict->cpus, 1024),
                  verdict->policy_reason, *prebind->note ? "; " : "", prebind->note);
 }
 

@@ -3,6 +3,7 @@
 #include "config/options.h"
 #include "host/machine_load.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/topo/recording.h"
 #include "tools/topo/topo.h"
 
@@ -89,9 +90,9 @@ static json_t *topo_json(const struct gf_topo *topo)
 
 #define LIST_MAX 512
 
-static const char *cpus_text(const struct gf_cpus *cpus, char *buf, size_t size)
+static const char *cpus_text(const struct gf_cpus *cpus)
 {
-    return gf_set_empty(cpus) ? "none" : gf_set_format(cpus, buf, size);
+    return gf_set_empty(cpus) ? "none" : gf_set_text(cpus, LIST_MAX);
 }
 
 /* Whether the node has nothing. Linux makes such nodes for memory that may be added later. */
@@ -103,8 +104,6 @@ static bool is_empty(const struct gf_node *node)
 /* Prints a node, or a run of empty nodes, in which `last` is the last one. */
 static void print_node(const struct gf_node *node, const struct gf_node *last)
 {
-    char list[LIST_MAX];
-
     if (last == node)
         printf("node %-4u ", node->id);
     else
@@ -112,8 +111,7 @@ static void print_node(const struct gf_node *node, const struct gf_node *last)
     if (gf_set_empty(&node->cpus))
         printf("no CPUs");
     else
-        printf("CPUs %s (%u)", cpus_text(&node->cpus, list, sizeof(list)),
-               gf_set_count(&node->cpus));
+        printf("CPUs %s (%u)", cpus_text(&node->cpus), gf_set_count(&node->cpus));
     if (node->has_memory)
         printf(", %.1f GiB", (double)node->memory_bytes / (1024. * 1024. * 1024.));
     else
@@ -128,8 +126,6 @@ static void print_node(const struct gf_node *node, const struct gf_node *last)
 
 static void print_gpu(const struct gf_topo_gpu *gpu)
 {
-    char list[LIST_MAX];
-
     printf("GPU %s", gpu->bdf);
     if (gpu->name[0])
         printf("  %s", gpu->name);
@@ -142,14 +138,14 @@ static void print_gpu(const struct gf_topo_gpu *gpu)
              "library binds no thread to the GPU's node");
         return;
     }
-    printf("\n    node %s (%s)", gf_set_format(&gpu->nodes, list, sizeof(list)), gpu->source);
-    printf(", nearest CPUs %s", cpus_text(&gpu->cpus, list, sizeof(list)));
+    printf("\n    node %s (%s)", gf_set_text(&gpu->nodes, LIST_MAX), gpu->source);
+    printf(", nearest CPUs %s", cpus_text(&gpu->cpus));
     if (gf_set_empty(&gpu->usable)) {
         printf("; this process may not use any of them");
         if (gpu->nearest >= 0)
             printf(", the nearest CPUs that it may use are on node %d", gpu->nearest);
     } else if (!gf_set_equal(&gpu->usable, &gpu->cpus)) {
-        printf("; this process may use %s", cpus_text(&gpu->usable, list, sizeof(list)));
+        printf("; this process may use %s", cpus_text(&gpu->usable));
     }
     putchar('\n');
 }
@@ -157,15 +153,13 @@ static void print_gpu(const struct gf_topo_gpu *gpu)
 static void print_process(const struct gf_topo *topo)
 {
     const struct gf_facts *facts = &topo->facts;
-    char list[LIST_MAX];
 
-    printf("this process\n    may use CPUs %s (%u)", cpus_text(&facts->start, list, sizeof(list)),
+    printf("this process\n    may use CPUs %s (%u)", cpus_text(&facts->start),
            gf_set_count(&facts->start));
     if (!gf_set_equal(&facts->start, &facts->cpuset))
-        printf(" of %s", cpus_text(&facts->cpuset, list, sizeof(list)));
-    printf(", memory of node %s\n", gf_set_empty(&facts->mems)
-                                        ? "unknown"
-                                        : gf_set_format(&facts->mems, list, sizeof(list)));
+        printf(" of %s", cpus_text(&facts->cpuset));
+    printf(", memory of node %s\n",
+           gf_set_empty(&facts->mems) ? "unknown" : gf_set_text(&facts->mems, LIST_MAX));
     if (facts->cpu_quota > 0)
         printf("    has a CPU quota of %.1f CPUs\n", facts->cpu_quota);
     if (facts->pinning_source)
