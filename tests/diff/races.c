@@ -4,7 +4,9 @@
  *
  * joined: the copies are asynchronous, on the captured stream. If a copy is in the graph, a launch
  * after the source has changed copies only new bytes. refused: the copies are synchronous, on a
- * blocking stream. A refused copy moves no byte, and only a refused copy invalidates a capture.
+ * blocking stream. A refused copy moves no byte, and only a refused copy invalidates a capture. slow: the call that
+ * begins the capture is slow (SIM_DELAY), and a copy that the driver does not let wait returns, although the legacy
+ * stream's work before its DMAs waits for what this thread does next.
  */
 #include "kit.h"
 
@@ -209,6 +211,49 @@ static void refuse_rounds(unsigned long rounds)
     fprintf(stderr, "%lu of %lu captures died, %lu copies refused\n", died, rounds, refused);
 }
 
+static CUstream blocking;
+static volatile bool over;
+
+static void capture_within(void *unused)
+{
+    CUgraph graph;
+
+    (void)unused;
+    while (!over && cu.cuStreamQuery(blocking) == CUDA_SUCCESS)
+        ;
+    MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuStreamEndCapture(captured, &graph));
+    MUST(cu.cuGraphDestroy(graph));
+}
+
+static void slow_rounds(unsigned rounds)
+{
+    uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
+
+    captured = kit_stream();
+    MUST(cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, blocking));
+        MUST(cu.cuStreamSynchronize(blocking));
+    }
+    memset(gates, 0, rounds * sizeof(*gates));
+    kit_clock(gates, rounds);
+    for (unsigned i = 0; i < rounds; i++) {
+        kit_fill(host, 2 * MIB, i + 1);
+        kit_hold(CU_STREAM_LEGACY, &gates[i]);
+        over = false;
+        kit_thread(context, capture_within, NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, 2 * MIB, blocking));
+        WANT(!kit_clock_struck());
+        over = true;
+        kit_release(&gates[i]);
+        kit_join();
+        MUST(cu.cuMemcpyDtoHAsync_v2(pinned, device, 2 * MIB, blocking));
+        MUST(cu.cuStreamSynchronize(blocking));
+        WANT(kit_is(pinned, 2 * MIB, i + 1));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -221,6 +266,8 @@ int main(int argc, char **argv)
     const unsigned long rounds = strtoul(argv[2], NULL, 10);
     if (strcmp(argv[1], "joined") == 0)
         join_rounds(rounds);
+    else if (strcmp(argv[1], "slow") == 0)
+        slow_rounds((unsigned)rounds);
     else
         refuse_rounds(rounds);
     stop = true;

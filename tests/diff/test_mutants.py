@@ -238,6 +238,8 @@ MUTANTS = {
     "moves_small_copies": as_installed(often("held", "fault-small-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,
                                              GPUFEED_STAGE_RING=32 << 20, KIT_ALARM=8)),
     "moves_beside_captures": held("captures-small-after", GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12),
+    "waits_for_slow_captures": as_installed(often("races", "slow", "3", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=32 << 20,
+                                                  SIM_DELAY="cuStreamBeginCapture_v2:400000,cuMemcpyHtoDAsync_v2:10000", KIT_ALARM=30)),
     "blocks_the_ring": as_installed(often("held", "captures-pair-after", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=64 << 20,
                                           GPUFEED_ASYNC="queue", SIM_DELAY=SLOW_CAPTURES, KIT_ALARM=12)),
     "registers_beside_calls": as_installed(often("held", "registers-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20,

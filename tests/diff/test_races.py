@@ -4,6 +4,17 @@
 import pytest
 from conftest import APPS
 
+SLOW = "cuStreamBeginCapture_v2:400000,cuMemcpyHtoDAsync_v2:10000"
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_copy_does_not_wait_for_a_slow_capture(run, preload):
+    """On an H200, the call that begins a capture waits for pageable copies of other threads."""
+    done = run(APPS / "races", "slow", 3, sim=True, preload=preload, GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,
+               GPUFEED_STAGE_RING=32 << 20, SIM_DELAY=SLOW)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("mode, rounds, delay", [
     ("joined", 10, "cuMemcpyHtoDAsync_v2:3000"),
     ("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),

@@ -72,12 +72,16 @@ static bool await_open(uint64_t limit_ns)
     return false;
 }
 
-static bool enter(CUstream stream, uint64_t limit_ns, unsigned *seen)
+/* insists: enters even if the gate stays closed, unless the stream is being captured. */
+static bool enter(CUstream stream, uint64_t limit_ns, bool insists, unsigned *seen)
 {
-    if (!count_issue() && !await_open(limit_ns))
+    const bool open = count_issue() || await_open(limit_ns);
+    if (!open && !insists)
         return false;
+    if (!open)
+        gf_add_seq_cst(&issues, 1);
     const unsigned now = gf_captures_begun();
-    if (now == *seen || !gf_is_captured(stream)) {
+    if ((open && now == *seen) || !gf_is_captured(stream)) {
         *seen = now;
         return true;
     }
@@ -87,12 +91,12 @@ static bool enter(CUstream stream, uint64_t limit_ns, unsigned *seen)
 
 bool gf_issue_enter(CUstream stream, unsigned *seen)
 {
-    return enter(stream, OPEN_NS, seen);
+    return enter(stream, OPEN_NS, false, seen);
 }
 
 bool gf_issue_insist(CUstream stream, unsigned *seen)
 {
-    return enter(stream, WAIT_NS, seen);
+    return enter(stream, WAIT_NS, true, seen);
 }
 
 void gf_issue_leave(void)

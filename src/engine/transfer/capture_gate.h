@@ -32,7 +32,9 @@ bool gf_is_captured(CUstream stream);
 bool gf_issue_enter(CUstream stream, unsigned *seen);
 /*
  * The same for a copy that must not wait for its DMAs, as it would on the ring's stream. Waits longer
- * for the call that closed the gate, at most 100 ms.
+ * for the call that closed the gate, at most 100 ms. Then only the stream's state counts: the driver
+ * may keep that call waiting for a pageable copy. If that call captures this stream at this moment,
+ * the DMA may get into the capture.
  */
 bool gf_issue_insist(CUstream stream, unsigned *seen);
 void gf_issue_leave(void);
