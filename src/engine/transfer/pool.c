@@ -425,7 +425,9 @@ static bool is_awake(struct gf_pool *pool)
 {
     pid_t tids[HELPERS_MAX];
 
-    pthread_mutex_lock(&pool->lock);
+    /* The caller may be a signal handler that interrupted the lock's holder. */
+    if (pthread_mutex_trylock(&pool->lock) != 0)
+        return true;
     const unsigned count = pool->tid_count;
     memcpy(tids, pool->tids, count * sizeof(tids[0]));
     pthread_mutex_unlock(&pool->lock);
