@@ -6,7 +6,8 @@
  * after the source has changed copies only new bytes. refused: the copies are synchronous, on a
  * blocking stream. A refused copy moves no byte, and only a refused copy invalidates a capture. slow: the call that
  * begins the capture is slow (SIM_DELAY), and a copy that the driver does not let wait returns, although the legacy
- * stream's work before its DMAs waits for what this thread does next.
+ * stream's work before its DMAs waits for what this thread does next. within: a capture begins while the driver's call for
+ * a DMA, or for the copy, is slow.
  */
 #include "kit.h"
 
@@ -254,6 +255,44 @@ static void slow_rounds(unsigned rounds)
     }
 }
 
+static CUgraph around;
+static size_t captured_nodes;
+
+static void capture_around(void *unused)
+{
+    (void)unused;
+    kit_sleep_us(50000);
+    MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    kit_sleep_us(300000);
+    MUST(cu.cuStreamEndCapture(captured, &around));
+    MUST(cu.cuGraphGetNodes(around, NULL, &captured_nodes));
+}
+
+/* The copy was made, or all of it is in the graph. */
+static void within_rounds(unsigned rounds)
+{
+    captured = kit_stream();
+    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, captured));
+        MUST(cu.cuStreamSynchronize(captured));
+    }
+    for (unsigned i = 0; i < rounds; i++) {
+        MUST(cu.cuMemsetD8Async(device, 0, SIZE, captured));
+        MUST(cu.cuStreamSynchronize(captured));
+        kit_fill(host, SIZE, i + 1);
+        kit_thread(context, capture_around, NULL);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, captured));
+        kit_join();
+        MUST(cu.cuStreamSynchronize(captured));
+        read_device(device);
+        WANT(captured_nodes ? !pinned[0] && memcmp(pinned, pinned + 1, SIZE - 1) == 0
+                            : kit_is(pinned, SIZE, i + 1));
+        launch(around);
+        WANT(device_is(i + 1));
+        MUST(cu.cuGraphDestroy(around));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -268,6 +307,8 @@ int main(int argc, char **argv)
         join_rounds(rounds);
     else if (strcmp(argv[1], "slow") == 0)
         slow_rounds((unsigned)rounds);
+    else if (strcmp(argv[1], "within") == 0)
+        within_rounds((unsigned)rounds);
     else
         refuse_rounds(rounds);
     stop = true;

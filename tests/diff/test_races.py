@@ -15,6 +15,13 @@ def test_a_copy_does_not_wait_for_a_slow_capture(run, preload):
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize("preload", [False, True])
+def test_a_capture_begins_within_a_slow_call(run, preload):
+    done = run(APPS / "races", "within", 2, sim=True, preload=preload, GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4,
+               GPUFEED_STAGE_RING=32 << 20, SIM_DELAY="cuMemcpyHtoDAsync_v2:170000")
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("mode, rounds, delay", [
     ("joined", 10, "cuMemcpyHtoDAsync_v2:3000"),
     ("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),

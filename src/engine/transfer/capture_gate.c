@@ -14,11 +14,13 @@
  */
 #define OPEN_NS 20000
 /*
- * A call that begins a capture waits for copies that are issuing work, at most WAIT_NS in total, and
- * so does gf_issue_insist for the call. Waits spin for SPIN_NS, then sleep repeatedly.
+ * A call that begins a capture waits for copies that are issuing work, at most WAIT_NS in total. On
+ * busy CPUs, or if the driver's call waits for space, issuing takes long. gf_issue_insist waits for
+ * the call at most INSIST_NS. Waits spin for SPIN_NS, then sleep repeatedly.
  */
 #define SPIN_NS 50000
-#define WAIT_NS UINT64_C(100000000)
+#define WAIT_NS UINT64_C(1000000000)
+#define INSIST_NS UINT64_C(100000000)
 
 /*
  * A Dekker-style handshake. A copy that issues work first counts itself, then checks whether the
@@ -96,7 +98,7 @@ bool gf_issue_enter(CUstream stream, unsigned *seen)
 
 bool gf_issue_insist(CUstream stream, unsigned *seen)
 {
-    return enter(stream, WAIT_NS, true, seen);
+    return enter(stream, INSIST_NS, true, seen);
 }
 
 void gf_issue_leave(void)
