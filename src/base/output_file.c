@@ -283,6 +283,22 @@ struct begin {
     mode_t mode;
 };
 
+/* fd: the file that is appended to, or the folder of a new file. */
+static void note_place(int fd, struct gf_replaced *ret)
+{
+    struct stat found;
+    struct statfs system;
+
+    if (!ret || fd < 0)
+        return;
+    if (stat_at(fd, "", AT_EMPTY_PATH, &found) == 0 && !S_ISREG(found.st_mode) &&
+        !S_ISDIR(found.st_mode))
+        ret->place = gf_file_place_stream;
+    else if (syscall(SYS_fstatfs, fd, &system) == 0 &&
+             gf_is_network_fs((unsigned long)system.f_type))
+        ret->place = gf_file_place_network;
+}
+
 /*
  * Creates a new file in the folder. Its name contains the time in nanoseconds, so another user
  * cannot guess it, and a process with the same pid in another container gets another name.
@@ -292,6 +308,7 @@ static int open_beside(struct walk *walk, const struct begin *begin)
     struct gf_output *output = begin->output;
     int fd = -EEXIST;
 
+    note_place(walk->folder, output->replaced);
     for (unsigned tries = 0; tries < 8 && fd == -EEXIST; tries++) {
         gf_fmt(output->beside, sizeof(output->beside), ".gpufeed-%d-%08x", getpid(),
                (unsigned)gf_now_ns() + tries);
@@ -313,6 +330,7 @@ static int open_stream(const struct walk *walk, const struct begin *begin, bool 
         magic ? open_at(walk->folder, walk->name, OPEN_TO_APPEND, 0) : open_checked(walk, 0);
 
     begin->output->fd = fd;
+    note_place(fd, begin->output->replaced);
     return fd < 0 ? fd : 0;
 }
 
@@ -331,6 +349,8 @@ static int begin_output(struct walk *walk, void *closure)
     struct stat found;
     const int error = stat_at(walk->folder, walk->name, AT_SYMLINK_NOFOLLOW, &found);
 
+    if (!error && S_ISREG(found.st_mode) && begin->output->replaced)
+        begin->output->replaced->before = found;
     if (error == -ENOENT || (!error && S_ISREG(found.st_mode)))
         return open_beside(walk, begin);
     if (error)
@@ -344,14 +364,23 @@ static int begin_output(struct walk *walk, void *closure)
     return S_ISDIR(found.st_mode) ? -EISDIR : -EINVAL;
 }
 
-int gf_output_begin(struct gf_output *output, const char *path, enum gf_output_flags flags)
+static int begin_at(struct gf_output *output, const char *path, enum gf_output_flags flags,
+                    struct gf_replaced *replaced)
 {
     const struct begin begin = {output, flags & gf_output_shared ? 0666 : 0600};
     struct walk walk;
 
     output->fd = output->folder = -1;
+    output->replaced = replaced;
+    if (replaced)
+        memset(replaced, 0, sizeof(*replaced));
     return walk_path(&walk, path, flags & gf_output_folders, begin_output,
                      (void *)(uintptr_t)&begin);
+}
+
+int gf_output_begin(struct gf_output *output, const char *path, enum gf_output_flags flags)
+{
+    return begin_at(output, path, flags, NULL);
 }
 
 int gf_output_end(struct gf_output *output, bool whole)
@@ -365,6 +394,9 @@ int gf_output_end(struct gf_output *output, bool whole)
         error = -errno;
     if (!whole || error)
         unlinkat(folder, output->beside, 0);
+    else if (output->replaced &&
+             stat_at(folder, output->name, AT_SYMLINK_NOFOLLOW, &output->replaced->after))
+        output->replaced->after.st_ino = 0;
     close_one(folder);
     return error;
 }
@@ -383,17 +415,23 @@ static int write_whole(int fd, const char *bytes, size_t length)
     return 0;
 }
 
-int gf_output_replace(const char *path, const void *bytes, size_t length,
-                      enum gf_output_flags flags)
+int gf_output_replace_seen(const char *path, const void *bytes, size_t length,
+                           enum gf_output_flags flags, struct gf_replaced *ret)
 {
     struct gf_output output;
-    int error = gf_output_begin(&output, path, flags);
+    int error = begin_at(&output, path, flags, ret);
 
     if (error)
         return error;
     const int unwritten = write_whole(output.fd, bytes, length);
     error = gf_output_end(&output, !unwritten);
     return unwritten ? unwritten : error;
+}
+
+int gf_output_replace(const char *path, const void *bytes, size_t length,
+                      enum gf_output_flags flags)
+{
+    return gf_output_replace_seen(path, bytes, length, flags, NULL);
 }
 
 static int remove_last(struct walk *walk, void *closure)

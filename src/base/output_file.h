@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 
 /*
  * Whether f_type of statfs(2) is of a file system on another machine, or served by a process
@@ -38,6 +39,21 @@ static inline bool gf_is_network_fs(unsigned long magic)
     }
 }
 
+enum gf_file_place {
+    gf_file_place_local,
+    gf_file_place_network, /* the file is on another machine, or a process serves it (FUSE) */
+    gf_file_place_stream,  /* not a regular file: a device or a pipe */
+};
+
+/*
+ * The file at a path before and after it was replaced; st_ino is 0 if there was none. A caller that looked
+ * the path up itself would follow another user's link, and wait for the file system to which it leads.
+ */
+struct gf_replaced {
+    struct stat before, after;
+    enum gf_file_place place;
+};
+
 /*
  * Opens the files that the user named for writing. No other module opens a file for writing
  * (tests/lint/writes.py), so one rule holds for each file:
@@ -67,7 +83,8 @@ struct gf_output {
     int fd;     /* for the caller to write to */
     int folder; /* of the new file; -1 if the bytes go to a device, a pipe or an open file */
     char name[NAME_MAX + 1];
-    char beside[40]; /* name of the new file until it is renamed */
+    char beside[40];              /* name of the new file until it is renamed */
+    struct gf_replaced *replaced; /* NULL: not wanted, which saves calls */
 };
 
 /*
@@ -82,6 +99,9 @@ int gf_output_begin(struct gf_output *output, const char *path, enum gf_output_f
 int gf_output_end(struct gf_output *output, bool whole);
 /* Does both, with these bytes. Returns 0 or -errno. */
 int gf_output_replace(const char *path, const void *bytes, size_t length, enum gf_output_flags);
+/* The same. Also sets *ret, unless ret is NULL. */
+int gf_output_replace_seen(const char *path, const void *bytes, size_t length,
+                           enum gf_output_flags flags, struct gf_replaced *ret);
 
 /* Opens the file to append, and creates it if it is missing. Returns a descriptor or -errno. */
 int gf_output_open_to_append(const char *path);

@@ -10,7 +10,6 @@
 #include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 
 /*
  * The number of a kept descriptor is at least MOST - BELOW, if the limit of open files allows it.
@@ -111,6 +110,7 @@ struct replacement {
     const char *path, *bytes; /* bytes: NULL to remove the file */
     size_t length;
     enum gf_output_flags flags;
+    struct gf_replaced *replaced;
     int error;
 };
 
@@ -119,7 +119,8 @@ static void run_replacement(void *closure)
     struct replacement *one = closure;
 
     if (one->bytes)
-        one->error = gf_output_replace(one->path, one->bytes, one->length, one->flags);
+        one->error =
+            gf_output_replace_seen(one->path, one->bytes, one->length, one->flags, one->replaced);
     else if ((one->error = gf_output_remove(one->path)) == -ELOOP)
         one->error = gf_output_replace(one->path, "", 0, one->flags);
 }
@@ -128,9 +129,10 @@ static void run_replacement(void *closure)
  * If no thread with its own descriptor table can be started, the calling thread writes the file,
  * because the user has requested it.
  */
-int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags)
+int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags,
+                    struct gf_replaced *ret)
 {
-    struct replacement replacement = {path, bytes, length, flags, 0};
+    struct replacement replacement = {path, bytes, length, flags, ret, 0};
 
     if (!gf_own_table_run_as(gf_server_writes, run_replacement, &replacement))
         run_replacement(&replacement);
@@ -139,7 +141,7 @@ int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_
 
 void gf_remove_file(const char *path)
 {
-    gf_replace_file(path, NULL, 0, gf_output_shared);
+    gf_replace_file(path, NULL, 0, gf_output_shared, NULL);
 }
 
 static _Atomic bool refused;
@@ -183,21 +185,4 @@ int gf_take_file(pid_t process, pid_t thread, int fd)
         return (int)ret;
     syscall(SYS_close, ret);
     return -EBADF;
-}
-
-enum gf_file_place gf_file_place_of(const char *path)
-{
-    gf_keep_errno();
-    enum gf_file_place ret = gf_file_place_unknown;
-    struct stat file;
-    struct statfs system;
-
-    if (stat(path, &file) == 0) {
-        if (!S_ISREG(file.st_mode))
-            ret = gf_file_place_stream;
-        else if (statfs(path, &system) == 0)
-            ret = gf_is_network_fs((unsigned long)system.f_type) ? gf_file_place_network
-                                                                 : gf_file_place_local;
-    }
-    return ret;
 }

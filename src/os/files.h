@@ -49,8 +49,9 @@ int gf_kept_file_get(const struct gf_kept_file *file);
  * so that the program's descriptors stay as they are. The functions wait for the disk.
  */
 
-/* Calls gf_output_replace (base/output_file.h). Returns 0 or -errno. */
-int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags);
+/* Calls gf_output_replace_seen (base/output_file.h). Returns 0 or -errno. */
+int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags,
+                    struct gf_replaced *ret);
 
 /* Removes a regular file. If the path is a symbolic link, empties the target instead. */
 void gf_remove_file(const char *path);
@@ -75,17 +76,3 @@ int gf_take_file(pid_t process, pid_t thread, int fd);
  * on any thread.
  */
 bool gf_take_file_is_possible(void);
-
-/*
- * The kind of file system that a file is on. The library rewrites a report on a network file system
- * less often.
- */
-enum gf_file_place {
-    gf_file_place_local,
-    gf_file_place_network, /* the file is on another machine, or a process serves it (FUSE) */
-    gf_file_place_stream,  /* not a regular file: a device or a pipe */
-    gf_file_place_unknown, /* the file does not exist or cannot be examined */
-};
-
-/* Finds the kind of file at path. The call may wait for the file system. Keeps errno. */
-enum gf_file_place gf_file_place_of(const char *path);

@@ -5,12 +5,14 @@ makes them wait."""
 import ctypes
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from conftest import COMMAND, START_COPIES, needs_root
+from test_stacks import FUSE
 
 COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
 # A thread writes the metrics, which are removed at exit. Waits until they or a message are written.
@@ -103,6 +105,24 @@ def test_report_in_dev_shm(uses_gpu, other, victim, spelling, plant):
         assert pipe is None or os.read(pipe, 10) == b""
     finally:
         subprocess.run(["rm", "-rf", folder], check=True)
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, shared, other):
+    """Another user may also plant a link to a mount of a dead server, or to one that is mounted at a look-up."""
+    (shared / "mount").mkdir()
+    with subprocess.Popen([sys.executable, "-c", FUSE, shared / "mount", "/etc/passwd", "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            other.sh("ln -s mount/file rep")
+            os.kill(server.pid, signal.SIGSTOP)
+            done = uses_gpu(GPUFEED_REPORT=shared / "rep")
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    assert "did not respond" not in done.stderr and is_plain(shared / "rep"), done
 
 
 @needs_root

@@ -2,10 +2,12 @@
 #include "unit.h"
 
 #include "base/output_file.h"
-#include "os/files.h"
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 static void network_file_systems(void **state)
 {
@@ -21,12 +23,27 @@ static void network_file_systems(void **state)
 
 static void places(void **state)
 {
+    char folder[] = "/tmp/gpufeed-place-XXXXXX", path[64];
+    struct gf_replaced seen, again;
     (void)state;
-    errno = 77;
-    assert_int_equal(gf_file_place_of("/dev/null"), gf_file_place_stream);
-    assert_int_equal(gf_file_place_of("/nonexistent/file"), gf_file_place_unknown);
-    assert_int_equal(gf_file_place_of("/proc/self/maps"), gf_file_place_local);
-    assert_int_equal(errno, 77);
+
+    assert_int_equal(gf_output_replace_seen("/dev/null", "x", 1, gf_output_private, &seen), 0);
+    assert_int_equal(seen.place, gf_file_place_stream);
+    assert_int_equal(seen.before.st_ino, 0);
+    assert_int_equal(seen.after.st_ino, 0);
+    assert_int_equal(gf_output_replace_seen("/nonexistent/file", "x", 1, gf_output_private, &seen),
+                     -ENOENT);
+    assert_int_equal(seen.place, gf_file_place_local);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/file", folder);
+    assert_int_equal(gf_output_replace_seen(path, "x", 1, gf_output_private, &seen), 0);
+    assert_int_equal(seen.place, gf_file_place_local);
+    assert_int_equal(seen.before.st_ino, 0);
+    assert_int_equal(gf_output_replace_seen(path, "yz", 2, gf_output_private, &again), 0);
+    assert_int_equal(again.before.st_ino, seen.after.st_ino);
+    assert_int_equal(again.after.st_size, 2);
+    unlink(path);
+    rmdir(folder);
 }
 
 int main(void)

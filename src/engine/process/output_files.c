@@ -66,9 +66,10 @@ static void warn_of_failure(struct gf_write_job *job, int error)
 }
 
 /* Writes the text, and frees it. Returns 0 or -errno. */
-static int replace_file(struct gf_write_job *job, enum gf_output_flags flags)
+static int replace_file(struct gf_write_job *job, enum gf_output_flags flags,
+                        struct gf_replaced *ret)
 {
-    const int error = gf_replace_file(job->path, job->text, job->length, flags);
+    const int error = gf_replace_file(job->path, job->text, job->length, flags, ret);
 
     free(job->text);
     return error;
@@ -112,9 +113,9 @@ static struct {
     uint64_t activity;       /* result of activity_of() when the file was written */
     struct gf_write_job job;
     /* While the job is busy, only the job uses the members below. */
-    uint64_t started_ms; /* wall clock: when this process started to use the GPU */
-    struct stat own;     /* the file after the last write; st_ino is 0 before the first one */
-    bool may_be_shared;  /* false if a warning was printed, or is printed in another place */
+    uint64_t started_ms;     /* wall clock: when this process started to use the GPU */
+    struct gf_replaced last; /* by the last write */
+    bool may_be_shared;      /* false if a warning was printed, or is printed in another place */
 } file = {.due_ns = UINT64_MAX,
           .may_be_shared = true,
           .job = {.write = write_text, .variable = "GPUFEED_REPORT", .lost = "report is"}};
@@ -153,29 +154,27 @@ static void plan_next(enum gf_file_place place)
 }
 
 /*
- * Whether another process has written the file that is replaced now. A file of an earlier run is
+ * Whether another process has written the file that was replaced now. A file of an earlier run is
  * older than this process.
  */
-static bool is_of_other(const struct stat *found)
+static bool is_of_other(const struct gf_replaced *now)
 {
+    const struct stat *found = &now->before, *own = &file.last.after;
     const uint64_t written_ms =
         (uint64_t)found->st_mtim.tv_sec * 1000 + (uint64_t)found->st_mtim.tv_nsec / 1000000;
 
-    if (!file.own.st_ino && gf_file_place_of(file.job.path) == gf_file_place_network)
-        return written_ms > file.started_ms + CLOCKS_MS;
-    if (!file.own.st_ino)
-        return written_ms > file.started_ms;
-    return found->st_dev != file.own.st_dev || found->st_ino != file.own.st_ino ||
-           found->st_mtim.tv_sec != file.own.st_mtim.tv_sec ||
-           found->st_mtim.tv_nsec != file.own.st_mtim.tv_nsec;
+    if (!found->st_ino)
+        return false;
+    if (!own->st_ino)
+        return written_ms > file.started_ms + (now->place == gf_file_place_network ? CLOCKS_MS : 0);
+    return found->st_dev != own->st_dev || found->st_ino != own->st_ino ||
+           found->st_mtim.tv_sec != own->st_mtim.tv_sec ||
+           found->st_mtim.tv_nsec != own->st_mtim.tv_nsec;
 }
 
-static void warn_of_other(void)
+static void warn_of_other(const struct gf_replaced *now)
 {
-    struct stat found;
-
-    if (!file.may_be_shared || gf_permit_sealed() || stat(file.job.path, &found) ||
-        !S_ISREG(found.st_mode) || !is_of_other(&found))
+    if (!file.may_be_shared || !is_of_other(now))
         return;
     file.may_be_shared = false;
     gf_warn("GPUFEED_REPORT: another process writes %s, too, so only one report remains. "
@@ -185,12 +184,14 @@ static void warn_of_other(void)
 
 static void write_text(void)
 {
-    warn_of_other();
-    const int error = replace_file(&file.job, gf_output_private);
-    if (!gf_permit_sealed()) {
-        if (error || stat(file.job.path, &file.own))
-            file.own.st_ino = 0;
-        plan_next(gf_file_place_of(file.job.path));
+    const bool is_sealed = gf_permit_sealed();
+    struct gf_replaced now = {.place = gf_file_place_local};
+    const int error = replace_file(&file.job, gf_output_private, is_sealed ? NULL : &now);
+
+    if (!is_sealed) {
+        warn_of_other(&now);
+        file.last = error ? file.last : now;
+        plan_next(now.place);
     }
     warn_of_failure(&file.job, error);
 }
@@ -283,7 +284,7 @@ static struct {
 
 static void write_metrics(void)
 {
-    const int error = replace_file(&metrics_file.job, gf_output_shared);
+    const int error = replace_file(&metrics_file.job, gf_output_shared, NULL);
 
     metrics_file.written = metrics_file.written || !error;
     warn_of_failure(&metrics_file.job, error);
