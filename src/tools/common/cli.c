@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/parse.h"
+#include "tools/common/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,21 +49,18 @@ void gf_cli_print_json(json_t *json)
     json_decref(json);
 }
 
-const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size)
+const char *gf_cli_machine_reason(const char *root, int error)
 {
     const bool is_other = error == -ENOENT && *root && access(root, F_OK) == 0;
 
-    snprintf(buf, size, "cannot read %s: %s", *root ? root : "this machine",
-             is_other ? "`gpufeed topo --record` has not written this folder" : strerror(-error));
-    return buf;
+    return gf_text("cannot read %s: %s", *root ? root : "this machine",
+                   is_other ? "`gpufeed topo --record` has not written this folder"
+                            : strerror(-error));
 }
 
 int gf_cli_machine_error(const char *verb, const char *root, int error)
 {
-    char reason[2048];
-
-    return gf_cli_fail(GF_EXIT_FAILED, verb, "%s",
-                       gf_cli_machine_reason(root, error, reason, sizeof(reason)));
+    return gf_cli_fail(GF_EXIT_FAILED, verb, "%s", gf_cli_machine_reason(root, error));
 }
 
 static int unknown_flag(const char *verb, const char *word, const struct option *flags)

@@ -43,8 +43,8 @@ void *gf_cli_memory(void *memory);
 /* Returns zeroed memory for `count` elements, which the caller frees; never NULL. */
 void *gf_cli_alloc(size_t count, size_t size);
 
-/* Writes to buf why the machine at root ("": this one) cannot be read. Returns buf. */
-const char *gf_cli_machine_reason(const char *root, int error, char *buf, size_t size);
+/* Returns why the machine at root ("": this one) cannot be read, by gf_text. */
+const char *gf_cli_machine_reason(const char *root, int error);
 
 /* Prints that reason. Returns GF_EXIT_FAILED. */
 int gf_cli_machine_error(const char *verb, const char *root, int error);

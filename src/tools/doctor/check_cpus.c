@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPUs, clocks, idle states. */
 #include "base/clock.h"
-#include "base/fmt.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -252,21 +251,20 @@ static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cp
 }
 
 /*
- * Writes the settings whose keeps_up has the given value, such as "powersave, preference
- * balance_performance; schedutil".
+ * Returns the settings whose keeps_up has the given value, such as "powersave, preference
+ * balance_performance; schedutil", cut to `most` bytes.
  */
-static const char *join_settings(const struct clocks *clocks, bool keeps_up, char *ret, size_t size)
+static const char *join_settings(const struct clocks *clocks, bool keeps_up, int most)
 {
-    struct gf_textbuf words = {ret, size, 0};
+    const char *words = "";
 
-    *ret = '\0';
     for (size_t i = 0; i < clocks->count; i++) {
         const struct setting *one = &clocks->settings[i];
         if (one->keeps_up == keeps_up)
-            gf_say(&words, "%s%s%s%s", words.at ? "; " : "", one->governor,
-                   *one->preference ? ", preference " : "", one->preference);
+            words = gf_text("%s%s%s%s%s", words, *words ? "; " : "", one->governor,
+                            *one->preference ? ", preference " : "", one->preference);
     }
-    return ret;
+    return gf_text("%.*s", most, words);
 }
 
 /*
@@ -275,30 +273,28 @@ static const char *join_settings(const struct clocks *clocks, bool keeps_up, cha
  */
 static void set_evidence(const struct clocks *clocks, struct gf_findings *ret)
 {
-    char text[sizeof(ret->last->evidence)] = "";
-    struct gf_textbuf words = {text, sizeof(text), 0};
+    const char *words = "";
 
     for (size_t i = 0; i < clocks->count; i++) {
         const struct setting *one = &clocks->settings[i];
         if (one->keeps_up)
             continue;
-        gf_say(&words, "%s/" GF_GOVERNOR ": %s", words.at ? "; " : "", one->cpu, one->governor);
-        if (*one->preference)
-            gf_say(&words, ", energy_performance_preference: %s", one->preference);
+        words = gf_text("%s%s/" GF_GOVERNOR ": %s%s%s", words, *words ? "; " : "", one->cpu,
+                        one->governor, *one->preference ? ", energy_performance_preference: " : "",
+                        one->preference);
     }
-    gf_evidence(ret, "%s", text);
+    gf_evidence(ret, "%s", words);
 }
 
 static void report_lowered(const struct clocks *clocks, bool near, struct gf_findings *ret)
 {
-    char settings[120];
     const unsigned count = gf_set_count(&clocks->lowered);
     const char *verb =
         count == 1 ? "lowers its clock when it idles" : "lower their clock when they idle";
 
-    join_settings(clocks, false, settings, sizeof(settings));
     gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count, gf_set_count(&clocks->governed),
-               near ? " near a GPU" : "", verb, settings, gf_set_text(&clocks->lowered, 32));
+               near ? " near a GPU" : "", verb, join_settings(clocks, false, 119),
+               gf_set_text(&clocks->lowered, 32));
     set_evidence(clocks, ret);
     gf_command(ret, "cpupower frequency-set -g performance");
 }
@@ -307,15 +303,13 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
 {
     struct clocks clocks;
     struct gf_cpus wanted;
-    char settings[160];
     const bool near = find_cpus_near_gpus(input, &wanted);
 
     read_clocks(input, &wanted, &clocks);
     if (!clocks.count)
         return;
     if (gf_set_empty(&clocks.lowered))
-        gf_ok(ret, "CPUs keep their clock high (governor %s)",
-              join_settings(&clocks, true, settings, sizeof(settings)));
+        gf_ok(ret, "CPUs keep their clock high (governor %s)", join_settings(&clocks, true, 159));
     else
         report_lowered(&clocks, near, ret);
 }

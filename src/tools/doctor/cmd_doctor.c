@@ -104,15 +104,12 @@ static void print_sentence(const char *label, const char *text, unsigned indent)
 
 static void print_finding(const struct gf_finding *finding, const struct gf_check_input *input)
 {
-    char text[1024];
-
-    snprintf(text, sizeof(text), "%s [%s]", finding->summary, finding->check);
-    print_sentence(status_names[finding->status], text, 9);
+    print_sentence(status_names[finding->status],
+                   gf_text("%s [%s]", finding->summary, finding->check), 9);
     if (*finding->evidence)
         print_sentence("         evidence", finding->evidence, 19);
     if (finding->why) {
-        snprintf(text, sizeof(text), "%s (docs/%s)", finding->why, finding->page);
-        print_sentence("         why", text, 19);
+        print_sentence("         why", gf_text("%s (docs/%s)", finding->why, finding->page), 19);
         printf("         fix       %s\n", finding->fix);
     }
     for (enum gf_where i = 0; i < gf_where_count; i++)

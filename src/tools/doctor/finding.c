@@ -64,17 +64,14 @@ static bool same_but_gpu(const struct gf_finding *a, const struct gf_finding *b)
 /* Puts the list of GPUs before the summary, such as "GPUs 0000:1b:00.0, 0000:43:00.0: ". */
 static void name_gpus(struct gf_finding *finding)
 {
-    char text[sizeof(finding->summary)];
-    size_t at = (size_t)snprintf(text, sizeof(text), "GPU%s", finding->gpu_count > 1 ? "s" : "");
+    const char *names = finding->gpu_count > 1 ? "GPUs" : "GPU";
 
     for (size_t i = 0; i < finding->gpu_count && i < GF_ARRAY_LEN(finding->gpus); i++)
-        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i ? ", " : " ",
-                               finding->gpus[i]);
+        names = gf_text("%s%s%s", names, i ? ", " : " ", finding->gpus[i]);
     if (finding->gpu_count > GF_ARRAY_LEN(finding->gpus))
-        at += (size_t)snprintf(text + at, sizeof(text) - at, " and %zu more",
-                               finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
-    snprintf(text + at, sizeof(text) - at, ": %s", finding->summary);
-    gf_finding_format(finding->summary, sizeof(finding->summary), "%s", text);
+        names = gf_text("%s and %zu more", names, finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
+    gf_finding_format(finding->summary, sizeof(finding->summary), "%s",
+                      gf_text("%s: %s", names, finding->summary));
 }
 
 void gf_findings_group(struct gf_findings *findings, size_t from)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/elf_view.h"
-#include "base/fmt.h"
 #include "base/path.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/report/outputs.h"
 
 #include <inttypes.h>
@@ -138,13 +138,11 @@ static void print_process(struct trace *trace, uint32_t number)
     const struct gf_job_process *process = &trace->job->processes[number];
     const char *program = gf_path_file_name(gf_job_text(trace->job, process->program));
     const char *host = gf_job_text(trace->job, process->host);
-    char name[1024], rank[32] = "";
+    const char *rank = process->rank >= 0 ? gf_job_process_name(process) : "";
 
-    if (process->rank >= 0)
-        snprintf(rank, sizeof(rank), "rank %" PRId64, process->rank);
-    snprintf(name, sizeof(name), "%s%s%.200s%s%.600s", rank, *rank && *host ? " on " : "", host,
-             *rank || *host ? ": " : "", program);
-    print_name(trace, "process_name", trace->pids[number], 0, gf_plain_text(name));
+    print_name(trace, "process_name", trace->pids[number], 0,
+               gf_text("%s%s%.200s%s%.600s", rank, *rank && *host ? " on " : "", host,
+                       *rank || *host ? ": " : "", program));
 }
 
 static void print_frames(struct trace *trace, const struct gf_job_stack *stack)

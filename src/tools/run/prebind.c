@@ -192,7 +192,8 @@ void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool
     }
     error = gf_machine_load(root, &machine);
     if (error) {
-        gf_cli_machine_reason(root, error, prediction->why, sizeof(prediction->why));
+        snprintf(prediction->why, sizeof(prediction->why), "%s",
+                 gf_cli_machine_reason(root, error));
         return;
     }
     gather_facts(env, &present, &facts, &outer_policy);

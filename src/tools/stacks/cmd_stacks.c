@@ -308,7 +308,6 @@ static void add_children(void *closure, int task, pid_t tid)
 static bool find_processes(const struct words *words, struct shown *ret)
 {
     static struct gf_found found;
-    char silent[256];
     uint64_t pid;
     const bool is_number = !gf_parse_u64(words->operand, &pid) && pid && pid <= INT_MAX;
     const bool is_pid = is_number && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
@@ -317,8 +316,8 @@ static bool find_processes(const struct words *words, struct shown *ret)
         add_shown(ret, (pid_t)pid);
     else if (gf_snapshot_find(words->operand, &found))
         return false;
-    if (*gf_found_name_silent(&found, silent, sizeof(silent)))
-        gf_cli_error("stacks", "%s, and may be of the job", silent);
+    if (found.silent_count)
+        gf_cli_error("stacks", "%s, and may be of the job", gf_found_name_silent(&found));
     for (size_t i = 0; i < found.count; i++)
         add_shown(ret, found.pids[i]);
     for (unsigned i = 0; words->children && i < ret->count; i++)

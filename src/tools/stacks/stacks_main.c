@@ -97,18 +97,10 @@ static int fail(pid_t pid, int error)
     return 1;
 }
 
-/* Copies the name of a thread, file or function, which comes from another process. */
-static const char *plain(const char *text, char ret[1024])
+/* Returns the name of a thread, file or function, which comes from another process. */
+static const char *plain(const char *text)
 {
-    snprintf(ret, 1024, "%s", text);
-    return gf_plain_text(ret);
-}
-
-static void put_text(const char *text)
-{
-    char copy[1024];
-
-    fputs(plain(text, copy), stdout);
+    return gf_plain_text(gf_text("%s", text));
 }
 
 static const char *state_words(char state)
@@ -125,12 +117,9 @@ static void print_head(const struct gf_stack *stack)
 {
     const struct gf_target_thread *thread = &stack->thread;
 
-    printf("\nthread %d \"", thread->tid);
-    put_text(thread->name);
-    if (stack->name[0]) {
-        fputs("\", in Python \"", stdout);
-        put_text(stack->name);
-    }
+    printf("\nthread %d \"%s", thread->tid, plain(thread->name));
+    if (stack->name[0])
+        printf("\", in Python \"%s", plain(stack->name));
     printf("\": %s", state_words(thread->state));
     if (thread->syscall >= 0) {
         const char *name = gf_syscall_name(thread->syscall);
@@ -151,13 +140,9 @@ static void print_rest(const char *indent, bool cut)
 
 static void print_python(const struct gf_stack *stack)
 {
-    for (uint32_t i = 0; i < stack->python_count; i++) {
-        fputs("    ", stdout);
-        put_text(stack->python[i].file);
-        printf(":%d in ", stack->python[i].line);
-        put_text(stack->python[i].function);
-        putchar('\n');
-    }
+    for (uint32_t i = 0; i < stack->python_count; i++)
+        printf("    %s:%d in %s\n", plain(stack->python[i].file), stack->python[i].line,
+               plain(stack->python[i].function));
     print_rest("    ", stack->python_cut);
 }
 
@@ -258,9 +243,7 @@ static void print_all(const void *closure)
 
 static void put_plain(struct gf_json *json, const char *key, const char *text)
 {
-    char copy[1024];
-
-    gf_json_text(json, key, *text ? plain(text, copy) : NULL);
+    gf_json_text(json, key, *text ? plain(text) : NULL);
 }
 
 static void put_frames(struct gf_json *json, struct gf_objects *objects,

@@ -3,6 +3,7 @@
 #include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/top/top.h"
 
 #include <limits.h>
@@ -44,7 +45,6 @@ static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
                      "workers", (int)history->workers, "workers_asleep", (int)history->asleep);
 }
 
-#define LINE_MAX_BYTES 640
 #define MIB (double)(1 << 20)
 
 /* Removes the folder of the program from a command line. */
@@ -58,34 +58,10 @@ static const char *without_folder(const char *command)
     return ret;
 }
 
-static void put_time(char *ret, size_t size, double seconds)
+static const char *time_text(double seconds)
 {
     const unsigned long all = seconds > 0 && seconds < 1e9 ? (unsigned long)seconds : 0;
-    snprintf(ret, size, "%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
-}
-
-static void put_cause(char *ret, const char *cause)
-{
-    snprintf(ret, GF_COLUMN_TEXT, "%s", *cause ? cause : "-");
-}
-
-static void fill_cells(pid_t pid, const struct gf_process_figures *figures, struct gf_cells *ret)
-{
-    char(*const text)[GF_COLUMN_TEXT] = ret->text;
-
-    snprintf(text[gf_column_pid], GF_COLUMN_TEXT, "%d", pid);
-    snprintf(text[gf_column_rank], GF_COLUMN_TEXT, figures->rank < 0 ? "-" : "%ld", figures->rank);
-    put_time(text[gf_column_ran], GF_COLUMN_TEXT, figures->ran_s);
-    const double steps = figures->marks_steps ? figures->steps : figures->detected_steps;
-    snprintf(text[gf_column_steps], GF_COLUMN_TEXT, steps < 0 ? "-" : "%.1f", steps);
-    snprintf(text[gf_column_idle], GF_COLUMN_TEXT, figures->idle < 0 ? "-" : "%.1f%%",
-             100 * figures->idle);
-    put_cause(text[gf_column_why_idle], figures->idle_cause);
-    snprintf(text[gf_column_to_gpu], GF_COLUMN_TEXT, "%.0f", figures->to_device / MIB);
-    snprintf(text[gf_column_from_gpu], GF_COLUMN_TEXT, "%.0f", figures->from_device / MIB);
-    snprintf(text[gf_column_stalled], GF_COLUMN_TEXT, "%.1f%%", 100 * figures->stalled);
-    put_cause(text[gf_column_most_time], figures->stall_cause);
-    snprintf(text[gf_column_bound], GF_COLUMN_TEXT, "%s", figures->is_bound ? "yes" : "no");
+    return gf_text("%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
 }
 
 static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
@@ -93,19 +69,32 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
 {
     const bool fits_gpu = gf_columns_fit_gpu(width);
     struct gf_process_figures figures;
-    struct gf_cells cells;
-    char program[448], workers[64] = "";
+    const char *workers = "";
 
     gf_process_figures_read(snapshot, history, &figures);
-    fill_cells(snapshot->pid, &figures, &cells);
+    const double steps = figures.marks_steps ? figures.steps : figures.detected_steps;
+    const char *const cells[] = {
+        [gf_column_pid] = gf_text("%d", snapshot->pid),
+        [gf_column_rank] = figures.rank < 0 ? "-" : gf_text("%ld", figures.rank),
+        [gf_column_ran] = time_text(figures.ran_s),
+        [gf_column_steps] = steps < 0 ? "-" : gf_text("%.1f", steps),
+        [gf_column_idle] = figures.idle < 0 ? "-" : gf_text("%.1f%%", 100 * figures.idle),
+        [gf_column_why_idle] = *figures.idle_cause ? figures.idle_cause : "-",
+        [gf_column_to_gpu] = gf_text("%.0f", figures.to_device / MIB),
+        [gf_column_from_gpu] = gf_text("%.0f", figures.from_device / MIB),
+        [gf_column_stalled] = gf_text("%.1f%%", 100 * figures.stalled),
+        [gf_column_most_time] = *figures.stall_cause ? figures.stall_cause : "-",
+        [gf_column_bound] = figures.is_bound ? "yes" : "no",
+    };
     if (history->workers)
-        snprintf(workers, sizeof(workers), "(+%u worker%s, %u asleep) ", history->workers,
-                 history->workers == 1 ? "" : "s", history->asleep);
-    snprintf(program, sizeof(program), "%s%s%s%s%s",
-             snapshot->source == gf_snapshot_file ? "(report file) " : "", workers,
-             fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
-             fits_gpu ? snapshot->command : without_folder(snapshot->command));
-    gf_columns_print(out, &cells, program, width);
+        workers = gf_text("(+%u worker%s, %u asleep) ", history->workers,
+                          history->workers == 1 ? "" : "s", history->asleep);
+    gf_columns_print(out, cells,
+                     gf_text("%s%s%s%s%s",
+                             snapshot->source == gf_snapshot_file ? "(report file) " : "", workers,
+                             fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
+                             fits_gpu ? snapshot->command : without_folder(snapshot->command)),
+                     width);
 }
 
 /*
@@ -115,19 +104,18 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
 static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
                              const struct gf_top_history *history, unsigned width)
 {
-    char line[LINE_MAX_BYTES];
-
     if (snapshot->report) {
         print_figures(out, snapshot, history, width);
         return;
     }
-    snprintf(line, sizeof(line), "%7d  %s%s", snapshot->pid,
-             snapshot->source == gf_snapshot_newer
-                 ? "has a later version of the library; use the gpufeed command of that version"
-                 : "has no figures yet, or they cannot be read",
-             snapshot->source == gf_snapshot_newer || snapshot->is_wanted
-                 ? ""
-                 : "; set GPUFEED_LIVE=on or GPUFEED_REPORT");
+    char *line =
+        gf_text("%7d  %s%s", snapshot->pid,
+                snapshot->source == gf_snapshot_newer
+                    ? "has a later version of the library; use the gpufeed command of that version"
+                    : "has no figures yet, or they cannot be read",
+                snapshot->source == gf_snapshot_newer || snapshot->is_wanted
+                    ? ""
+                    : "; set GPUFEED_LIVE=on or GPUFEED_REPORT");
     gf_columns_print_line(out, line, width);
 }
 
@@ -214,19 +202,16 @@ static int check_process(pid_t pid)
 
 #define SILENT_NAMED 8
 
-const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size)
+const char *gf_found_name_silent(const struct gf_found *found)
 {
-    struct gf_textbuf buf = {ret, size, 0};
     const size_t count = found->silent_count, named = gf_min(count, (size_t)SILENT_NAMED);
+    const char *text = count > 1 ? "processes " : "process ";
 
-    *ret = '\0';
     for (size_t i = 0; i < named; i++)
-        gf_say(&buf, "%s%d", i ? ", " : count > 1 ? "processes " : "process ", found->silent[i]);
+        text = gf_text("%s%s%d", text, i ? ", " : "", found->silent[i]);
     if (count > named)
-        gf_say(&buf, " and %zu more", count - named);
-    if (count)
-        gf_say(&buf, " %s not read in time", count > 1 ? "were" : "was");
-    return ret;
+        text = gf_text("%s and %zu more", text, count - named);
+    return count ? gf_text("%s %s not read in time", text, count > 1 ? "were" : "was") : "";
 }
 
 /*
@@ -236,7 +221,6 @@ const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t
 static int check_operand(struct words *words)
 {
     static struct gf_found found;
-    char silent[256];
 
     if (words->only && (kill(words->only, 0) == 0 || errno != ESRCH))
         return check_process(words->only);
@@ -249,7 +233,7 @@ static int check_operand(struct words *words)
     }
     if (words->only)
         return check_process(words->only);
-    gf_found_name_silent(&found, silent, sizeof(silent));
+    const char *silent = gf_found_name_silent(&found);
     return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s%s%s",
                        words->operand, *silent ? "; " : "", silent,
                        found.unreadable ? "; processes of other users cannot be read" : "");
@@ -301,7 +285,6 @@ static void show_row(void *closure, const struct gf_snapshot *snapshot,
 static void draw(struct picture *picture)
 {
     unsigned width = gf_screen_width();
-    char silent[256];
 
     gf_columns_print_header(stdout, width);
     read_picture(picture, show_row, &width);
@@ -311,8 +294,8 @@ static void draw(struct picture *picture)
     if (picture->found.dropped)
         printf("%zu more processes are not shown; `gpufeed top PID` shows one of them.\n",
                picture->found.dropped);
-    if (*gf_found_name_silent(&picture->found, silent, sizeof(silent)))
-        printf("Not shown: %s.\n", silent);
+    if (picture->found.silent_count)
+        printf("Not shown: %s.\n", gf_found_name_silent(&picture->found));
 }
 
 static void add_row(void *closure, const struct gf_snapshot *snapshot,

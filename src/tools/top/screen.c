@@ -167,7 +167,8 @@ static void say_cell(struct gf_textbuf *out, enum gf_column column, const char *
         gf_say(out, "%*s%*s", width, text, GAP, "");
 }
 
-void gf_columns_print(FILE *out, const struct gf_cells *cells, const char *program, unsigned width)
+void gf_columns_print(FILE *out, const char *const cells[gf_column_count], const char *program,
+                      unsigned width)
 {
     char line[LINE_MAX_BYTES];
     struct gf_textbuf text = {.buf = line, .size = sizeof(line)};
@@ -176,16 +177,16 @@ void gf_columns_print(FILE *out, const struct gf_cells *cells, const char *progr
     choose_columns(width, &shown);
     for (enum gf_column i = 0; i < gf_column_count; i++)
         if (shown >> i & 1)
-            say_cell(&text, i, cells->text[i]);
+            say_cell(&text, i, cells[i]);
     gf_say(&text, "%s", program);
     gf_columns_print_line(out, line, width);
 }
 
 void gf_columns_print_header(FILE *out, unsigned width)
 {
-    struct gf_cells cells;
+    const char *titles[gf_column_count];
 
     for (enum gf_column i = 0; i < gf_column_count; i++)
-        snprintf(cells.text[i], sizeof(cells.text[i]), "%s", columns[i].title);
-    gf_columns_print(out, &cells, gf_columns_fit_gpu(width) ? "GPU AND COMMAND" : "COMMAND", width);
+        titles[i] = columns[i].title;
+    gf_columns_print(out, titles, gf_columns_fit_gpu(width) ? "GPU AND COMMAND" : "COMMAND", width);
 }

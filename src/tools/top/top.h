@@ -118,8 +118,8 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
 
 /* cmd_top.c. */
 
-/* Writes "processes 12, 13 and 4 more were not read in time"; "" if all were. Returns ret. */
-const char *gf_found_name_silent(const struct gf_found *found, char *ret, size_t size);
+/* Returns "processes 12, 13 and 4 more were not read in time"; "" if all were. */
+const char *gf_found_name_silent(const struct gf_found *found);
 
 /* screen.c: terminal and columns. */
 
@@ -144,8 +144,6 @@ bool gf_screen_wait(unsigned wait_ms);
 
 /* The columns of `gpufeed top`. A narrow terminal shows only the most important of them. */
 
-#define GF_COLUMN_TEXT 32
-
 enum gf_column {
     gf_column_pid,
     gf_column_rank,
@@ -161,16 +159,12 @@ enum gf_column {
     gf_column_count,
 };
 
-/* The texts of a row, one for each column. */
-struct gf_cells {
-    char text[gf_column_count][GF_COLUMN_TEXT];
-};
-
 /* width: that of the terminal; 0: unlimited, so that all columns are shown. */
 void gf_columns_print_header(FILE *out, unsigned width);
 
-/* Prints a row, with the program after the columns that are shown. */
-void gf_columns_print(FILE *out, const struct gf_cells *cells, const char *program, unsigned width);
+/* Prints a row, with a text for each column and the program after the columns that are shown. */
+void gf_columns_print(FILE *out, const char *const cells[gf_column_count], const char *program,
+                      unsigned width);
 
 /* Whether there is space for the program's GPU and its whole path. */
 bool gf_columns_fit_gpu(unsigned width);
