@@ -79,3 +79,8 @@ def test_opened_library(run, compile_c):
 def test_fork_beside_the_first_dlopen(run, compile_here):
     """The child does not wait for the parent's thread that has begun to change libc's symbol table."""
     run.alike(compile_here("forked_dlopen.c", "-fno-builtin", f"-I{HERE}", "-pthread"))
+
+
+def test_handler_in_the_first_dlopen(run, compile_here):
+    """A handler that has interrupted the change of libc's symbol table does not wait for its end."""
+    run.alike(compile_here("handled_dlopen.c", "-fno-builtin", f"-I{HERE}"))

@@ -12,6 +12,7 @@
 
 #include "base/atomic.h"
 #include "base/loader.h"
+#include "base/symbols.h"
 #include "preload/heap/mode.h"
 #include "preload/malloc/start.h"
 
@@ -107,16 +108,24 @@ bool gf_libc_names_prepare(void)
 {
     static _Atomic pid_t begun; /* the process: a fork leaves the thread that began behind */
     static _Atomic enum { unknown, leads, cannot } state;
+    static __thread bool leading;
 
     gf_start();
     if (!gf_mode_is_jemalloc())
         return true;
+    if (gf_unlikely(leading)) /* a handler of SIGSYS has interrupted this thread's change */
+        return false;
     while (gf_load_acquire(&state) == unknown) {
         gf_keep_errno();
         pid_t before = gf_load_relaxed(&begun);
-        if (before != getpid() && gf_cas_relaxed(&begun, &before, getpid()))
+        if (before != getpid() && gf_cas_relaxed(&begun, &before, getpid())) {
+            /* A handler may never return here, and the other threads would wait. */
+            const uint64_t signals = gf_symbols_block_signals();
+            leading = true;
             gf_store_release(&state, lead_here() ? leads : cannot);
-        else
+            leading = false;
+            gf_symbols_unblock_signals(signals);
+        } else
             sched_yield(); /* A short wait, because the other thread only makes two system calls. */
     }
     return gf_load_relaxed(&state) == leads;
