@@ -30,7 +30,7 @@ def report(path: Optional[_Path] = None) -> Optional[Dict[str, Any]]:
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the second one for a text of many brackets
         return None
 
 

@@ -141,7 +141,7 @@ def test_figures_are_those_of_the_report(program, tmp_path):
     assert [number for event in steps for number in event["steps"]] == [1, 0, 2, 0, 3, 0, 4, 0]
     assert all(len(event["after_us"]) == len(event["steps"]) and event["start"] <= event["mono"] for event in steps)
     assert {event.get("step") for event in whole} >= {None, 1, 2, 3, 4}
-    log.write_text("half a li\n[]\n7\n" + log.read_text() + '{"event": "stal')
+    log.write_text("half a li\n[]\n7\n" + 100000 * "[" + "\n" + log.read_text() + '{"event": "stal')
     assert list(gpufeed.events(log)) == whole
     for wrong in (log, SOURCE / "README.md"):
         with pytest.raises(ValueError, match="is not a report"):
