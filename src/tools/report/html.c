@@ -182,16 +182,16 @@ static int utc_offset(double at)
 static json_t *page_of(const struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    json_t *page =
-        json_pack("{s:o,s:s,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:{s:i,s:f,s:o,s:o}}", "answer",
-                  gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "scope",
-                  gf_verdict_scope(answer), "from", answer->from, "to", answer->to, "utcOffset",
-                  utc_offset(answer->from), "stalls", (json_int_t)answer->job->stall_count, "bins",
-                  GF_TIMELINE_BINS, "stalled", gf_stall_stacks(answer->job), "idle",
-                  gf_idle_stacks(answer->job), "gpu", "devices", (int)time->devices, "s", time->s,
-                  "states", parts_of(time, &time->states, gf_help_state), "causes",
-                  parts_of(time, &time->causes, gf_help_host));
+    json_t *page = json_pack("{s:o,s:f,s:f,s:i,s:I,s:i,s:o,s:o,s:{s:i,s:f,s:o,s:o}}", "answer",
+                             gf_answer_json(answer, TABLE_ROWS, GF_BY_COUNT, RANKS_MAX), "from",
+                             answer->from, "to", answer->to, "utcOffset", utc_offset(answer->from),
+                             "stalls", (json_int_t)answer->job->stall_count, "bins",
+                             GF_TIMELINE_BINS, "stalled", gf_stall_stacks(answer->job), "idle",
+                             gf_idle_stacks(answer->job), "gpu", "devices", (int)time->devices, "s",
+                             time->s, "states", parts_of(time, &time->states, gf_help_state),
+                             "causes", parts_of(time, &time->causes, gf_help_host));
 
+    json_object_set_new(page, "scope", json_string(gf_verdict_scope(answer)));
     gf_timeline_add(page, answer);
     add_reports(page, answer->job);
     json_object_set_new(page, "doctors", doctors_of(answer->job));
