@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/process_report.h"
 
 #include <stdio.h>
@@ -56,11 +57,7 @@ static void add_gpu_time(struct gf_answer *answer, const json_t *section, const 
     json_object_foreach((json_t *)(uintptr_t)section, key, value)
         add_gpu_value(answer, value, prefix, key, levels);
     json_array_foreach(section, i, value)
-    {
-        char index[24];
-        snprintf(index, sizeof(index), "%zu", i);
-        add_gpu_value(answer, value, prefix, index, levels);
-    }
+        add_gpu_value(answer, value, prefix, gf_text("%zu", i), levels);
 }
 
 /* Stalls that a process counted, but its log lacks. The report of a running process may be newer than its log. */

@@ -62,10 +62,6 @@ const char *gf_help_remedy(enum gf_help of, const char *name)
 
 void gf_helps_print_causes(FILE *out)
 {
-    char label[16];
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++) {
-        snprintf(label, sizeof(label), "  %s", causes[i].name);
-        gf_wrap(out, label, causes[i].words, 14, 80);
-    }
+    for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++)
+        gf_wrap(out, gf_text("  %s", causes[i].name), causes[i].words, 14, 80);
 }

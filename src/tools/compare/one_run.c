@@ -231,14 +231,12 @@ void gf_interrupt_end(void)
 static void set_environment(struct gf_env *env, const struct gf_arm *arm, const char *folder)
 {
     static char report[PATH_MAX + sizeof("/%p.json")];
-    char name[256];
 
     gf_env_copy(environ, env);
     for (size_t i = 0; arm->variables[i]; i++) {
         const char *equals = strchr(arm->variables[i], '=');
         const size_t length = (size_t)(equals - arm->variables[i]);
-        snprintf(name, sizeof(name), "%.*s", (int)length, arm->variables[i]);
-        gf_env_set(env, name, equals + 1);
+        gf_env_set(env, gf_text("%.*s", (int)length, arm->variables[i]), equals + 1);
     }
     snprintf(report, sizeof(report), "%s/%%p.json", folder);
     gf_env_set(env, "GPUFEED_REPORT", report);
@@ -247,14 +245,13 @@ static void set_environment(struct gf_env *env, const struct gf_arm *arm, const 
 /* Executes the command in the child. Never returns. */
 static void run_child(char *const *command, const struct gf_env *env, int folder)
 {
-    char path[64], self[] = "gpufeed", verb[] = "run", end[] = "--";
+    char self[] = "gpufeed", verb[] = "run", end[] = "--";
     size_t count = 0;
 
     while (command[count])
         count++;
     char **argv = calloc(count + 4, sizeof(*argv));
-    snprintf(path, sizeof(path), OUTPUT, folder);
-    const int output = gf_output_open_to_append(path);
+    const int output = gf_output_open_to_append(gf_text(OUTPUT, folder));
     const int input = open("/dev/null", O_RDONLY);
     if (!argv || output < 0 || input < 0)
         _exit(GF_EXIT_FAILED);
@@ -274,10 +271,9 @@ static void run_child(char *const *command, const struct gf_env *env, int folder
 
 static void print_output(int folder)
 {
-    char path[64], text[SHOWN_BYTES + 1];
+    char text[SHOWN_BYTES + 1];
+    FILE *file = fopen(gf_text(OUTPUT, folder), "re");
 
-    snprintf(path, sizeof(path), OUTPUT, folder);
-    FILE *file = fopen(path, "re");
     if (!file)
         return;
     if (fseek(file, -SHOWN_BYTES, SEEK_END))
@@ -307,13 +303,9 @@ static int report_failure(const struct gf_arm *arm, int folder, int status)
 /* Reads the reports of the run, and empties the folder. */
 static void collect(int folder, struct gf_figures *ret)
 {
-    char path[64 + NAME_MAX];
-
-    snprintf(path, sizeof(path), IN_FOLDER, folder);
-    GF_FOLDER(entries, path);
+    GF_FOLDER(entries, gf_text(IN_FOLDER, folder));
     for (const char *name; (name = gf_folder_next(entries));) {
-        const char *dot = strrchr(name, '.');
-        snprintf(path, sizeof(path), IN_FOLDER "%s", folder, name);
+        const char *dot = strrchr(name, '.'), *path = gf_text(IN_FOLDER "%s", folder, name);
         if (dot && strcmp(dot, ".json") == 0)
             gf_figures_add_file(ret, path);
         unlink(path);

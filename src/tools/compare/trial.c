@@ -3,6 +3,7 @@
 
 #include "os/launch.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -102,12 +103,10 @@ static void show_progress(size_t done, size_t all)
 static void show_pair(const struct gf_arms *arms, const struct gf_run runs[2], size_t pair,
                       size_t pairs)
 {
-    char number[32] = "discarded pair";
+    const char *number = pair ? gf_text("pair %zu of %zu", pair, pairs) : "discarded pair";
 
     if (isatty(STDERR_FILENO))
         return;
-    if (pair)
-        snprintf(number, sizeof(number), "pair %zu of %zu", pair, pairs);
     gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0].wall_s,
                  arms->list[1].name, runs[1].wall_s);
 }

@@ -377,7 +377,8 @@ static long measure_wake_up(void)
 
 void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings *ret)
 {
-    char name[32] = "", measured[64] = "";
+    char name[32] = "";
+    const char *measured = "";
     const int cpu = gf_set_next(gf_host_cpus(input), 0);
     const long deepest = cpu < 0 ? -1 : find_deepest(input, (unsigned)cpu, name, sizeof(name));
     const long limit = read_latency_limit(input);
@@ -391,8 +392,7 @@ void gf_check_idle_states(const struct gf_check_input *input, struct gf_findings
                  limit >= 0 && limit < deepest ? limit : deepest, name))
         return;
     if (!gf_check_is_recorded(input))
-        snprintf(measured, sizeof(measured), "; measured wake-up latency: %ld us",
-                 measure_wake_up());
+        measured = gf_text("; measured wake-up latency: %ld us", measure_wake_up());
     gf_problem(ret, "idle CPUs need up to %ld us to wake up (%s)", deepest, name);
     gf_evidence(ret, "/sys/devices/system/cpu/cpu%d/cpuidle: %s: %ld us%s", cpu, name, deepest,
                 measured);

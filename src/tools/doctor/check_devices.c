@@ -31,7 +31,7 @@ static const char *device_kind(const char *class, const char *vendor)
 /* Returns false if the check ignores this kind of device, or if the device's node is unknown. */
 static bool read_device(const struct gf_check_input *input, const char *bdf, struct device *ret)
 {
-    char class[16], vendor[16], path[GF_PROCFS_PATH_MAX];
+    char class[16], vendor[16];
     long node;
 
     *ret = (struct device){.bdf = bdf};
@@ -40,8 +40,9 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
         !gf_host_number(input, &node, DEVICES "/%s/numa_node", bdf))
         return false;
     ret->kind = device_kind(class, vendor);
-    snprintf(path, sizeof(path), DEVICES "/%s/local_cpulist", bdf);
-    return ret->kind && gf_procfs_set(&ret->local, input->root, path) == 0 &&
+    return ret->kind &&
+           gf_procfs_set(&ret->local, input->root, gf_text(DEVICES "/%s/local_cpulist", bdf)) ==
+               0 &&
            !gf_set_empty(&ret->local);
 }
 
@@ -55,17 +56,16 @@ static bool read_device(const struct gf_check_input *input, const char *bdf, str
 static void count_interrupts(const struct gf_check_input *input, const struct device *device,
                              unsigned *left, unsigned *ret_all, unsigned *ret_far)
 {
-    char path[128];
     struct gf_cpus cpus;
 
     *ret_all = *ret_far = 0;
-    snprintf(path, sizeof(path), "/" DEVICES "/%s/msi_irqs", device->bdf);
-    GF_FOLDER_IN(folder, input->root, path);
+    GF_FOLDER_IN(folder, input->root, gf_text("/" DEVICES "/%s/msi_irqs", device->bdf));
     for (const char *name; *left && (name = gf_folder_next(folder)); --*left) {
         if (*name < '0' || *name > '9')
             continue;
-        snprintf(path, sizeof(path), "proc/irq/%.16s/effective_affinity_list", name);
-        if (gf_procfs_set(&cpus, input->root, path) || gf_set_empty(&cpus))
+        if (gf_procfs_set(&cpus, input->root,
+                          gf_text("proc/irq/%.16s/effective_affinity_list", name)) ||
+            gf_set_empty(&cpus))
             continue;
         gf_set_and(&cpus, &cpus, &device->local);
         ++*ret_all;

@@ -141,11 +141,9 @@ bool gf_host_number(const struct gf_check_input *input, long *ret, const char *f
 
 bool gf_host_has(const struct gf_check_input *input, const char *name, const char *begin)
 {
-    char path[GF_PROCFS_PATH_MAX];
     bool found = false;
 
-    snprintf(path, sizeof(path), "/%s", name);
-    GF_FOLDER_IN(folder, input->root, path);
+    GF_FOLDER_IN(folder, input->root, gf_text("/%s", name));
     for (const char *entry; !found && (entry = gf_folder_next(folder));)
         found = strncmp(entry, begin, strlen(begin)) == 0;
     return found;

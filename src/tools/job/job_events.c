@@ -3,6 +3,7 @@
 #include "tools/job/job_input.h"
 
 #include "base/path.h"
+#include "tools/common/text.h"
 #include "tools/job/frame_name.h"
 
 #include <stdio.h>
@@ -31,14 +32,11 @@ static void add_states(struct gf_activity *activity, struct gf_span gpu)
 {
     struct gf_scan scan = gf_scan_begin(gpu, '{');
     struct gf_span key, value;
-    char name[32];
 
     while (gf_scan_member(&scan, &key, &value))
-        for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++) {
-            snprintf(name, sizeof(name), "%s_ms", gf_activity_states[i]);
-            if (gf_span_is(key, name))
+        for (unsigned i = 0; i < GF_ACTIVITY_STATES; i++)
+            if (gf_span_is(key, gf_text("%s_ms", gf_activity_states[i])))
                 activity->state_s[i] += bounded(value, MONTH_MS) / 1000;
-        }
 }
 
 /* Reads a sum of copies or a single copy, which the log writes in the same form. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/job_input.h"
 #include "tools/job/frame_name.h"
 #include "tools/report/outputs.h"
@@ -189,10 +190,9 @@ static void print_activity(const json_t *event)
     {
         printf(", GPU %ld", event_number(row, "device"));
         for (size_t k = 0; k < GF_ACTIVITY_STATES; k++) {
-            char key[32];
-            snprintf(key, sizeof(key), "%s_ms", gf_activity_states[k]);
-            if (event_number(row, key))
-                printf(" %s %ld ms", gf_activity_states[k], event_number(row, key));
+            const int64_t ms = event_number(row, gf_text("%s_ms", gf_activity_states[k]));
+            if (ms)
+                printf(" %s %ld ms", gf_activity_states[k], ms);
         }
     }
     puts("");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/formats.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/process_report.h"
 #include "tools/report/outputs.h"
 
@@ -286,16 +287,13 @@ static void print_devices(const struct metrics *metrics, enum gf_metric metric, 
                        device)
         json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row)
     {
-        char text[24 + 64];
-        snprintf(text, sizeof(text), "%.0f %.63s", gf_report_number(device, "device"), name);
-        add_named(&named, text, gf_report_number(row, "s"));
+        add_named(&named, gf_text("%.0f %.63s", gf_report_number(device, "device"), name),
+                  gf_report_number(row, "s"));
     }
     for (uint32_t k = 1; k < named.names.count; k++) {
         const char *text = gf_text_pool_get(&named.names, k), *blank = strchr(text, ' ');
-        char number[24];
-        snprintf(number, sizeof(number), "%.*s", (int)(blank - text), text);
         line(metrics, metric, process);
-        label(metrics->out, "device", number);
+        label(metrics->out, "device", gf_text("%.*s", (int)(blank - text), text));
         label(metrics->out, by_state ? "state" : "cause", blank + 1);
         value(metrics, named.values[k]);
     }

@@ -450,7 +450,7 @@ int gf_cmd_run(int argc, char **argv)
 {
     struct gf_env env;
     struct gf_run_flags flags;
-    char program[PATH_MAX], pid[16];
+    char program[PATH_MAX];
     struct gf_plan plan = {0};
     struct sigaction bus_error;
 
@@ -478,8 +478,7 @@ int gf_cmd_run(int argc, char **argv)
     gf_bus_error_survive(); /* the program's file is mapped */
     if (set_preload(&env, program, command[0], &plan.obstacle))
         return GF_EXIT_FAILED;
-    snprintf(pid, sizeof(pid), "%d", getpid());
-    gf_env_set(&env, GF_NAME_RUN, pid);
+    gf_env_set(&env, GF_NAME_RUN, gf_text("%d", getpid()));
     if (!plan.obstacle)
         bind_before_exec(&env, flags.print, &plan);
     if (flags.shm && !mount_shm(&env, command, flags.print, &plan))

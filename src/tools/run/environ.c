@@ -6,6 +6,7 @@
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,6 @@ void gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool
 {
     struct gf_rank rank;
     struct gf_cpus bound;
-    char text[16];
 
     gf_launch_rank(env->entries, &rank);
     if (gf_env_get(env, GF_LAUNCH_OMP_THREADS) || (rank.local_size < 1 && !one_gpu) ||
@@ -77,6 +77,5 @@ void gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool
         return;
     const unsigned count = gf_facts_thread_count(start, &bound, gf_cgroup_quota(""),
                                                  is_whole(start) ? rank.local_size : 1);
-    snprintf(text, sizeof(text), "%u", count);
-    gf_env_set(env, GF_LAUNCH_OMP_THREADS, text);
+    gf_env_set(env, GF_LAUNCH_OMP_THREADS, gf_text("%u", count));
 }

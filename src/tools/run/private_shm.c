@@ -3,6 +3,7 @@
 
 #include "os/launch.h"
 #include "os/procfs.h"
+#include "tools/common/text.h"
 
 #include <limits.h>
 #include <linux/capability.h>
@@ -101,10 +102,9 @@ static bool write_line(const char *path, const char *line)
 
 static bool enter_user_namespace(struct new_mount *new)
 {
-    char user[32], group[32];
+    const char *user = gf_text("%u %u 1", geteuid(), geteuid());
+    const char *group = gf_text("%u %u 1", getegid(), getegid());
 
-    snprintf(user, sizeof(user), "%u %u 1", geteuid(), geteuid());
-    snprintf(group, sizeof(group), "%u %u 1", getegid(), getegid());
     new->call = "unshare(CLONE_NEWUSER)";
     if (unshare(CLONE_NEWUSER))
         return false;

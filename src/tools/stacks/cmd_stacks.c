@@ -94,15 +94,13 @@ static void print_states(const json_t *before, const json_t *now)
 
 static void print_live_copies(const json_t *before, const json_t *now)
 {
-    char path[64];
-
     for (size_t i = 0; i < GF_DIRECTIONS; i++)
         for (size_t k = 0; k < GF_WAYS; k++) {
-            const char *direction = gf_direction_names[i], *way = gf_way_names[k];
-            snprintf(path, sizeof(path), "transfers.%s.%s.calls", direction, way);
-            const double calls = gf_report_number(now, path) - gf_report_number(before, path);
-            snprintf(path, sizeof(path), "transfers.%s.%s.bytes", direction, way);
-            const double bytes = gf_report_number(now, path) - gf_report_number(before, path);
+            const char *way = gf_way_names[k];
+            const char *sum = gf_text("transfers.%s.%s", gf_direction_names[i], way);
+            const json_t *last = gf_report_at(now, sum), *past = gf_report_at(before, sum);
+            const double calls = gf_report_number(last, "calls") - gf_report_number(past, "calls");
+            const double bytes = gf_report_number(last, "bytes") - gf_report_number(past, "bytes");
             if (calls > 0)
                 printf("    copies %s the GPU (%s): %.0f, %.1f MiB\n", i == 0 ? "to" : "from", way,
                        calls, bytes / MIB);

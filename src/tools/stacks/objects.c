@@ -4,15 +4,14 @@
 #include "base/clock.h"
 #include "base/elf_view.h"
 #include "base/path.h"
+#include "tools/common/text.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
 FILE *gf_maps_open(pid_t pid)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-    return fopen(path, "re");
+    return fopen(gf_text("/proc/%d/maps", pid), "re");
 }
 
 /* Parses a line like "start-end rwxp offset device inode path". */

@@ -272,16 +272,17 @@ static void put_thread(struct gf_json *json, struct gf_objects *objects,
                        const struct gf_stack *stack)
 {
     const struct gf_target_thread *thread = &stack->thread;
-    char number[24];
     const char *call = gf_syscall_name(thread->syscall);
 
-    snprintf(number, sizeof(number), "%ld", thread->syscall);
     gf_json_object(json, NULL);
     gf_json_int(json, "tid", thread->tid);
     put_plain(json, "name", thread->name);
     put_plain(json, "python_name", stack->name);
     gf_json_text(json, "state", state_words(thread->state));
-    gf_json_text(json, "system_call", call ? call : thread->syscall < 0 ? NULL : number);
+    gf_json_text(json, "system_call",
+                 call                  ? call
+                 : thread->syscall < 0 ? NULL
+                                       : gf_text("%ld", thread->syscall));
     gf_json_known_int(json, "cpu", thread->cpu);
     put_plain(json, "cpus", thread->cpus);
     gf_json_text(json, "error", why_unread(stack));
@@ -346,14 +347,12 @@ static struct patience *find_patience(pid_t pid)
 {
     static struct patience list[USERS_MOST];
     static size_t count;
-    char path[32];
     struct stat found = {.st_uid = 0};
     size_t at = 0;
 
     if (!count)
         list[count++].user = geteuid();
-    snprintf(path, sizeof(path), "/proc/%d", pid);
-    stat(path, &found);
+    stat(gf_text("/proc/%d", pid), &found);
     while (at < count && list[at].user != found.st_uid)
         at++;
     at = gf_min(at, (size_t)USERS_MOST - 1);

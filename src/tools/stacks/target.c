@@ -133,11 +133,9 @@ static bool is_new(const struct gf_target *target, pid_t tid)
 /* Adds new threads, and describes them until a time. Returns their number, or -errno. */
 static int add_new(struct gf_target *target, uint64_t until_ns)
 {
-    char path[64];
     int found = 0;
 
-    snprintf(path, sizeof(path), "/proc/%d/task", target->pid);
-    GF_FOLDER(tasks, path);
+    GF_FOLDER(tasks, gf_text("/proc/%d/task", target->pid));
     if (!tasks)
         return errno == ENOENT ? -ESRCH : -errno;
     for (const char *name; (name = gf_folder_next(tasks));) {

@@ -59,7 +59,6 @@ static int record_clocks(const char *folder)
     static const char *const files[] = {"scaling_governor", "energy_performance_preference",
                                         "affected_cpus"};
     struct gf_cpus online = {0}, seen = {0}, policy;
-    char prefix[64];
     int error = 0;
 
     gf_procfs_set(&online, "", "sys/devices/system/cpu/online");
@@ -69,8 +68,8 @@ static int record_clocks(const char *folder)
             continue;
         gf_cpufreq_policy("", (unsigned)cpu, &policy);
         gf_set_or(&seen, &seen, &policy);
-        snprintf(prefix, sizeof(prefix), GF_CPUFREQ, (unsigned)cpu);
-        error = gf_record_files(folder, prefix, files, GF_ARRAY_LEN(files));
+        error =
+            gf_record_files(folder, gf_text(GF_CPUFREQ, (unsigned)cpu), files, GF_ARRAY_LEN(files));
     }
     return error;
 }
@@ -82,11 +81,9 @@ static int record_clocks(const char *folder)
 static int for_each(const char *folder, const char *path,
                     int (*record)(const char *folder, const char *path, const char *entry))
 {
-    char absolute[192];
     int error = 0;
 
-    snprintf(absolute, sizeof(absolute), "/%s", path);
-    GF_FOLDER(entries, absolute);
+    GF_FOLDER(entries, gf_text("/%s", path));
     for (const char *name; !error && (name = gf_folder_next(entries));)
         if (*name >= '0' && *name <= '9' && strlen(name) < 32)
             error = record(folder, path, name);
@@ -95,12 +92,9 @@ static int for_each(const char *folder, const char *path,
 
 static int record_interrupt(const char *folder, const char *path, const char *number)
 {
-    char name[192];
-
-    snprintf(name, sizeof(name), "%s/%s", path, number);
-    const int error = gf_record_file(folder, name);
-    snprintf(name, sizeof(name), "proc/irq/%s/effective_affinity_list", number);
-    return error ? error : gf_record_file(folder, name);
+    const int error = gf_record_file(folder, gf_text("%s/%s", path, number));
+    return error ? error
+                 : gf_record_file(folder, gf_text("proc/irq/%s/effective_affinity_list", number));
 }
 
 /* GPUs, network cards, NVMe disks, and the bridges of PCIe switches. */
@@ -127,17 +121,16 @@ static int record_device(const char *folder, const char *path, const char *bdf)
 static int record_idle_states(const char *folder)
 {
     static const char *const of_state[] = {"name", "latency", "disable"};
-    char prefix[64];
     struct gf_cpus online;
     int error = 0;
 
     if (gf_procfs_set(&online, "", "sys/devices/system/cpu/online"))
         return 0;
-    for (unsigned i = 0; i < IDLE_STATES_MAX && !error; i++) {
-        snprintf(prefix, sizeof(prefix), "sys/devices/system/cpu/cpu%d/cpuidle/state%u/",
-                 gf_set_next(&online, 0), i);
-        error = gf_record_files(folder, prefix, of_state, GF_ARRAY_LEN(of_state));
-    }
+    for (unsigned i = 0; i < IDLE_STATES_MAX && !error; i++)
+        error = gf_record_files(
+            folder,
+            gf_text("sys/devices/system/cpu/cpu%d/cpuidle/state%u/", gf_set_next(&online, 0), i),
+            of_state, GF_ARRAY_LEN(of_state));
     return error;
 }
 
