@@ -14,15 +14,19 @@
 
 char *gf_text(const char *format, ...)
 {
-    static char texts[64][1024];
+    static char texts[1 << 20];
     static size_t at;
-    char *ret = texts[at++ % GF_ARRAY_LEN(texts)];
     va_list args;
 
+    if (at + GF_TEXT_SIZE > sizeof(texts))
+        at = 0;
+    char *ret = texts + at;
     va_start(args, format);
-    vsnprintf(ret, sizeof(*texts), format, args);
+    vsnprintf(ret, GF_TEXT_SIZE, format, args);
     va_end(args);
-    return gf_plain_text(ret); /* its last character may be cut */
+    gf_plain_text(ret); /* its last character may be cut */
+    at += strlen(ret) + 1;
+    return ret;
 }
 
 /* The file may change meanwhile, so no more bytes are read than it had. */

@@ -7,9 +7,11 @@
 #include <dirent.h>
 #include <stdio.h>
 
+#define GF_TEXT_SIZE 1024u
+
 /*
- * Formats a text of at most 1023 bytes, and returns it. It is valid until 63 more have been made: it is
- * for a line of output, and is not kept. Only one thread may use such texts.
+ * Formats a text of less than GF_TEXT_SIZE bytes, and returns it. It is valid until a thousand more
+ * have been made: it is for a line of output, and is not kept. Only one thread may use such texts.
  */
 char *gf_text(const char *format, ...) GF_PRINTF(1, 2);
 

@@ -48,9 +48,6 @@ static inline bool gf_figures_have_steps(const struct gf_figures *figures)
  */
 int gf_figures_add_file(struct gf_figures *figures, const char *path);
 
-/* Adds `more`. */
-void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more);
-
 /* Returns the change of a cause's seconds from one run to the other, if rows are sums over runs. */
 double gf_figures_growth(const struct gf_figures_row *before, const struct gf_figures_row *after,
                          const double runs[2]);

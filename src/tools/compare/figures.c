@@ -53,7 +53,7 @@ static void add_copies(struct gf_figures *figures,
             gf_copy_sum_add(&figures->copies[i][way], &more[i][way]);
 }
 
-static void add_stall_causes(struct gf_figures *figures, json_t *stalls)
+static void add_stalls(struct gf_figures *figures, json_t *stalls)
 {
     const char *cause;
     json_t *row;
@@ -117,14 +117,14 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     figures->steps_s += gf_report_number(report, "steps.us") / 1e6;
     add_step_times(figures, json_object_get(report, "step_times"));
     add_copies(figures, copies.ways);
-    add_stall_causes(figures, json_object_get(report, "stalls"));
+    add_stalls(figures, json_object_get(report, "stalls"));
     gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
     add_idle(figures, report);
     json_decref(report);
     return 0;
 }
 
-void gf_figures_add(struct gf_figures *figures, const struct gf_figures *more)
+static void add_figures(struct gf_figures *figures, const struct gf_figures *more)
 {
     figures->reports += more->reports;
     figures->ran_s += more->ran_s;
@@ -149,7 +149,7 @@ void gf_side_add(struct gf_side *side, const struct gf_run *run)
     struct gf_gpu_clock *clock = &side->sum.clock;
 
     *GF_JOB_ADD(side->runs, side->count) = *run;
-    gf_figures_add(&side->sum.figures, &run->figures);
+    add_figures(&side->sum.figures, &run->figures);
     clock->readings += run->clock.readings;
     clock->mhz += run->clock.mhz;
     clock->celsius = gf_max(clock->celsius, run->clock.celsius);

@@ -143,8 +143,8 @@ static void print_named(const struct metrics *metrics, enum gf_metric metric, si
     }
 }
 
-static void add_stalls(const struct metrics *metrics, size_t owner, const char *cause, double count,
-                       double seconds)
+static void count_stalls(const struct metrics *metrics, size_t owner, const char *cause,
+                         double count, double seconds)
 {
     add_named(&metrics->stalls[owner], cause, count);
     add_named(&metrics->stall_s[owner], cause, seconds);
@@ -158,16 +158,16 @@ static void sum_stalls(const struct metrics *metrics)
     json_t *row;
 
     for (size_t i = 0; i < job->stall_count; i++)
-        add_stalls(metrics, metrics->owners[job->stalls[i].process],
-                   gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause), 1,
-                   job->stalls[i].us / 1e6);
+        count_stalls(metrics, metrics->owners[job->stalls[i].process],
+                     gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause), 1,
+                     job->stalls[i].us / 1e6);
     for (size_t i = 0; i < job->process_count; i++) {
         if (!has_report(metrics, i) || metrics->logged[metrics->owners[i]])
             continue;
         const json_t *stalls = json_object_get(job->processes[i].report, "stalls");
         json_object_foreach(json_object_get(stalls, "causes"), cause, row)
-            add_stalls(metrics, metrics->owners[i], cause, gf_report_number(row, "count"),
-                       gf_report_number(row, "us") / 1e6);
+            count_stalls(metrics, metrics->owners[i], cause, gf_report_number(row, "count"),
+                         gf_report_number(row, "us") / 1e6);
     }
 }
 
