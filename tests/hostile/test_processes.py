@@ -197,6 +197,27 @@ def test_children_of_a_process_with_many_threads(tmp_path, compile_c):
     assert len(shown) > 200 and one.pid not in shown
 
 
+SPENT = """
+#include <time.h>
+clock_t clock(void) { static clock_t now; return now += CLOCKS_PER_SEC; }
+"""
+
+
+def test_processes_after_the_time_for_workers(tmp_path, compile_c):
+    """The threads of each process that is listed are searched, too, to decide whether it is a worker. Each may have 30 000."""
+    program = compile_c(ENGINES, "-pthread")
+    engine = shutil.copy(program, tmp_path / "libgpufeed-engine.so")
+    spent = compile_c(SPENT, "-shared", "-fPIC", name="spent.so")
+    with subprocess.Popen([program, "50", engine], stdout=subprocess.PIPE) as one:
+        try:
+            assert one.stdout.readline() == b"ready\n"
+            subprocess.run(["/usr/bin/strace", "-e", "trace=openat", "-o", tmp_path / "trace", "-E", f"LD_PRELOAD={spent}", COMMAND, "top", "-n1"],
+                           capture_output=True, timeout=100, check=True)
+        finally:
+            one.kill()
+    assert not re.search('/proc/[0-9]+/task/[0-9]+/comm"', (tmp_path / "trace").read_text())
+
+
 # Each open of the report takes 1 s, or is not answered. The test counts those by its own command: another test may run `top`, too.
 SLOW_REPORTS, SILENT_REPORTS = (FUSE.replace("import ctypes", "import ctypes, time").replace("while True", """
 def note(request):

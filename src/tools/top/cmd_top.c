@@ -337,7 +337,10 @@ static int find_ancestor(const struct picture *picture, pid_t parent, clock_t un
     return -1;
 }
 
-/* CPU time for the search of ancestors. One that has 30 000 threads takes 0.2 s for each child. */
+/*
+ * CPU time for the search of children and ancestors. One that has 30 000 threads takes 0.2 s for each child.
+ * Processes that follow have rows of their own.
+ */
 #define FOLD_CLOCKS (CLOCKS_PER_SEC / 2)
 
 /* Counts forked children with the process whose figures are theirs, and drops their own rows. */
@@ -355,7 +358,7 @@ static void fold_workers(struct picture *picture)
     for (size_t i = 0; i < all.found.count; i++) {
         pid_t parent = 0;
         bool runs = false;
-        above[i] = gf_snapshot_is_worker(all.found.pids[i], &parent, &runs)
+        above[i] = clock() < until && gf_snapshot_is_worker(all.found.pids[i], &parent, &runs)
                        ? find_ancestor(&all, parent, until)
                        : -1;
         all.asleep[i] = !runs;

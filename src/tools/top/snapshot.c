@@ -185,10 +185,13 @@ static void search_threads(struct gf_snapshot *ret)
             search_thread(tid, &search, ret);
 }
 
+#define THREADS_MOST 65536 /* whose names are read; a worker has fewer */
+
 bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
 {
     char path[64], text[512];
     bool is_worker = true;
+    unsigned threads = 0;
 
     if (gf_procfs_read(text, sizeof(text), "", "proc/%d/stat", pid) <= 0)
         return false;
@@ -199,8 +202,8 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
     *ret_parent = (pid_t)gf_procfs_number(parent);
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
     GF_FOLDER(folder, path);
-    for (long tid; is_worker && (tid = next_number(folder)) >= 0;)
-        is_worker = !is_library_thread(pid, tid);
+    for (long tid; is_worker && (tid = next_number(folder)) >= 0; threads++)
+        is_worker = threads < THREADS_MOST && !is_library_thread(pid, tid);
     return is_worker;
 }
 
