@@ -142,12 +142,11 @@ static void say_gains(struct gf_answer *answer)
 
 static void say_placement(struct gf_answer *answer)
 {
-    char text[512];
-
     for (size_t i = 0; i < answer->job->process_count; i++) {
         const struct gf_job_process *process = &answer->job->processes[i];
-        if (process->report && !process->excluded &&
-            *gf_report_text(process->report, "verdict.remedy", text, sizeof(text)))
+        const char *text =
+            process->excluded ? "" : gf_report_text(process->report, "verdict.remedy", 512);
+        if (*text)
             gf_lines_add(&answer->helps, "placement: %s", text);
     }
 }
@@ -189,11 +188,9 @@ static void say_doctor(struct gf_answer *answer)
     json_array_foreach(answer->job->doctors, i, doctor)
         json_array_foreach(json_object_get(doctor, "findings"), k, finding)
     {
-        char status[16], summary[512], fix[1024];
-        if (strcmp(gf_report_text(finding, "status", status, sizeof(status)), "problem") == 0)
-            gf_lines_add(&answer->helps, "doctor: %s: %s",
-                         gf_report_text(finding, "summary", summary, sizeof(summary)),
-                         gf_report_text(finding, "fix", fix, sizeof(fix)));
+        if (strcmp(gf_report_text(finding, "status", 16), "problem") == 0)
+            gf_lines_add(&answer->helps, "doctor: %s: %s", gf_report_text(finding, "summary", 512),
+                         gf_report_text(finding, "fix", 1024));
     }
 }
 

@@ -71,9 +71,7 @@ static uint64_t unlogged_of(const struct gf_job_process *process, bool is_runnin
 
 static void add_report(struct gf_answer *answer, const struct gf_job_process *process)
 {
-    char state[16];
-    const bool is_running =
-        strcmp(gf_report_text(process->report, "state", state, sizeof(state)), "running") == 0;
+    const bool is_running = strcmp(gf_report_text(process->report, "state", 16), "running") == 0;
 
     answer->reported++;
     answer->running += is_running;
@@ -137,8 +135,7 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
 
     json_object_foreach((json_t *)(uintptr_t)causes, name, cause)
     {
-        char text[64];
-        gf_report_plain(name, text, sizeof(text));
+        const char *text = gf_report_plain(name, 64);
         const uint32_t key = gf_text_pool_find(&answer->job->texts, text, strlen(text));
         if (key || !*text)
             gf_tally_add(&answer->causes, key, (uint64_t)gf_report_number(cause, "count"),

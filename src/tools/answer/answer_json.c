@@ -95,8 +95,7 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
 static json_t *step_of(const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    char text[64];
-    const char *reason = gf_step_reason(process, step, text);
+    const char *reason = gf_step_reason(process, step);
 
     return json_pack("{s:I,s:I,s:I,s:f,s:f,s:I,s:o}", "step", (json_int_t)step->step, "rank",
                      (json_int_t)process->rank, "pid", (json_int_t)process->pid, "at", step->at,

@@ -168,8 +168,7 @@ static void print_table(FILE *out, const struct gf_answer *answer, const struct 
 }
 
 /* The process's report has the same start and duration of the step. */
-const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step,
-                           char ret[64])
+const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step)
 {
     json_t *slow;
     size_t i;
@@ -184,11 +183,10 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
         if (at < -STEP_OFF_S || at > STEP_OFF_S || longer < -STEP_LONGER_S ||
             longer > STEP_LONGER_S)
             continue;
-        gf_report_text(slow, "difference", ret, 64);
-        if (strcmp(ret, "idle") != 0)
-            return ret;
-        gf_report_text(slow, "cause", ret, 64);
-        return gf_help_words(gf_help_host, ret);
+        const char *difference = gf_report_text(slow, "difference", 64);
+        return strcmp(difference, "idle") == 0
+                   ? gf_help_words(gf_help_host, gf_report_text(slow, "cause", 64))
+                   : difference;
     }
     return "";
 }
@@ -196,8 +194,7 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
 static void print_step(FILE *out, const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    char text[64];
-    const char *reason = gf_step_reason(process, step, text);
+    const char *reason = gf_step_reason(process, step);
     const char *label = gf_text("step %lu%s%s", step->step, process->rank >= 0 ? ", " : " of ",
                                 gf_job_process_name(process));
     const char *factor =

@@ -50,9 +50,8 @@ void gf_notes_say(struct gf_answer *answer);
  */
 void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
 
-/* Returns what was different in a slow step, or "" if the process's report does not say it. ret: space. */
-const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step,
-                           char ret[64]);
+/* Returns what was different in a slow step, or "" if the process's report does not say it. */
+const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step);
 
 /*
  * answer_json.c: returns an answer as JSON (docs/schema/answer.def), with at most `top` rows in a table,

@@ -27,18 +27,16 @@ struct standing {
 
 static void read_group(const json_t *found, struct group *ret)
 {
-    char file[256], function[96];
+    const char *file = gf_report_text(found, "file", 256);
     const json_t *step = gf_report_at(found, "step");
 
     memset(ret, 0, sizeof(*ret));
-    gf_report_text(found, "cause", ret->cause, sizeof(ret->cause));
+    GF_REPORT_COPY(ret->cause, found, "cause");
     ret->step = json_is_number(step) ? json_number_value(step) : -1;
     ret->s = gf_report_number(found, "s");
-    gf_report_text(found, "file", file, sizeof(file));
-    gf_report_text(found, "function", function, sizeof(function));
     if (*file)
         gf_fmt(ret->at, sizeof(ret->at), " at %s:%d in %s", gf_path_file_name(file),
-               (int)gf_report_number(found, "line"), function);
+               (int)gf_report_number(found, "line"), gf_report_text(found, "function", 96));
 }
 
 /*

@@ -62,7 +62,7 @@ static void add_stalls(struct gf_figures *figures, json_t *stalls)
     {
         struct gf_figures_row more = {.count = gf_report_number(row, "count"),
                                       .seconds = gf_report_number(row, "us") / 1e6};
-        gf_report_plain(cause, more.cause, sizeof(more.cause));
+        snprintf(more.cause, sizeof(more.cause), "%s", gf_report_plain(cause, sizeof(more.cause)));
         add_row(figures, GF_OF_STALLS, &more);
     }
     figures->stalls.count += gf_report_number(stalls, "count");

@@ -263,17 +263,19 @@ void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter)
         job->processes[i].first = gf_max(job->processes[i].first, since);
 }
 
-static void format_time(double at, char *ret, size_t size)
+static const char *time_text(double at)
 {
     const time_t second = (time_t)at;
     struct tm tm;
+    char text[32];
 
-    if (!localtime_r(&second, &tm) || !strftime(ret, size, "%Y-%m-%d %H:%M:%S", &tm))
-        snprintf(ret, size, "%.0f", at);
+    return localtime_r(&second, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm)
+               ? gf_text("%s", text)
+               : gf_text("%.0f", at);
 }
 
-/* Writes that no process has a rank of --rank, and which ranks the files have. */
-static void name_ranks(const struct gf_job *job, char *ret, size_t size)
+/* Says that no process has a rank of --rank, and which ranks the files have. */
+static const char *name_ranks(const struct gf_job *job)
 {
     int64_t first = RANK_MAX + 1, last = -1;
 
@@ -284,35 +286,25 @@ static void name_ranks(const struct gf_job *job, char *ret, size_t size)
         last = gf_max(last, job->processes[i].rank);
     }
     if (last < 0)
-        snprintf(ret, size, "--rank: no process of these files has a rank");
-    else if (first == last)
-        snprintf(ret, size, "--rank: no process has any of these ranks; the files have rank %ld",
-                 first);
-    else
-        snprintf(ret, size,
-                 "--rank: no process has any of these ranks; the files have ranks %ld to %ld",
-                 first, last);
+        return "--rank: no process of these files has a rank";
+    return gf_text(first == last
+                       ? "--rank: no process has any of these ranks; the files have rank "
+                         "%ld"
+                       : "--rank: no process has any of these ranks; the files have ranks "
+                         "%ld to %ld",
+                   first, last);
 }
 
-bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
-                            size_t size)
+const char *gf_job_filter_emptied(const struct gf_job *job, const struct gf_job_filter *filter)
 {
     const double end = end_of(job), since = gf_job_filter_moment(job, filter);
     bool has_process = false;
-    char asked[32], ended[32];
 
     for (size_t i = 0; i < job->process_count; i++)
         has_process |= !job->processes[i].excluded;
-    if (!job->process_count)
-        return false;
-    if (!has_process) {
-        name_ranks(job, ret, size);
-        return true;
-    }
-    if (end <= 0 || since <= end)
-        return false;
-    format_time(since, asked, sizeof(asked));
-    format_time(end, ended, sizeof(ended));
-    snprintf(ret, size, "--since: the job ended at %s, before %s", ended, asked);
-    return true;
+    if (job->process_count && !has_process)
+        return name_ranks(job);
+    return end <= 0 || since <= end ? NULL
+                                    : gf_text("--since: the job ended at %s, before %s",
+                                              time_text(end), time_text(since));
 }

@@ -176,8 +176,7 @@ double gf_job_filter_moment(const struct gf_job *job, const struct gf_job_filter
 void gf_job_filter_apply(struct gf_job *job, const struct gf_job_filter *filter);
 
 /*
- * Called after gf_job_filter_apply. Returns whether the filter removed everything from a job that
- * has processes. If so, writes a sentence with the reason to ret.
+ * Called after gf_job_filter_apply. If the filter removed everything from a job that has processes,
+ * returns a sentence with the reason, otherwise NULL.
  */
-bool gf_job_filter_is_empty(const struct gf_job *job, const struct gf_job_filter *filter, char *ret,
-                            size_t size);
+const char *gf_job_filter_emptied(const struct gf_job *job, const struct gf_job_filter *filter);

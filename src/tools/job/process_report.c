@@ -3,6 +3,7 @@
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -39,18 +40,14 @@ double gf_report_number(const json_t *report, const char *path)
     return number >= 0 && number < 1e18 ? number : 0;
 }
 
-const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size)
+const char *gf_report_plain(const char *name, size_t size)
 {
-    const char *text = json_string_value(gf_report_at(report, path));
-
-    snprintf(buf, size, "%s", text ? text : "");
-    return gf_plain_text(buf);
+    return gf_plain_text(gf_text("%.*s", (int)size - 1, name));
 }
 
-const char *gf_report_plain(const char *name, char *buf, size_t size)
+const char *gf_report_text(const json_t *report, const char *path, size_t size)
 {
-    snprintf(buf, size, "%s", name);
-    return gf_plain_text(buf);
+    return gf_report_plain(json_string_value(gf_report_at(report, path)) ?: "", size);
 }
 
 static bool is_report(const json_t *value)
@@ -152,14 +149,13 @@ static bool is_doctor(const json_t *value)
 bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file)
 {
     json_t *value = text.size > GF_REPORT_MOST ? NULL : json_loadb(text.at, text.size, 0, NULL);
-    char name[512];
 
     if (!is_doctor(value)) {
         json_decref(value);
         return false;
     }
     count_values(text.at, text.size);
-    json_object_set_new(value, "file", json_string(gf_report_plain(file, name, sizeof(name))));
+    json_object_set_new(value, "file", json_string(gf_report_plain(file, 512)));
     if (!job->doctors)
         job->doctors = json_array();
     return !json_array_append_new(job->doctors, value);
@@ -175,14 +171,12 @@ static bool belongs_to(const struct gf_job *job, const struct gf_job_process *pr
                        const json_t *report)
 {
     const double started = gf_report_number(report, "started");
-    char program[1024];
 
     if (process->report || process->pid != json_integer_value(json_object_get(report, "pid")))
         return false;
     if (process->program &&
         (process->rank != gf_report_rank(report) ||
-         strcmp(gf_job_text(job, process->program),
-                gf_report_text(report, "program", program, sizeof(program))) != 0))
+         strcmp(gf_job_text(job, process->program), gf_report_text(report, "program", 1024)) != 0))
         return false;
     return process->last >= started - BEFORE_S &&
            process->first <= started + gf_report_number(report, "ran_s") + BEHIND_S;
@@ -259,12 +253,10 @@ static uint32_t key_of(struct join *join, const json_t *report)
 static uint32_t add_reported(struct gf_job *job, const json_t *report)
 {
     const uint32_t number = gf_job_add_process(job);
-    char program[1024];
     struct gf_job_process *process = &job->processes[number];
     process->pid = json_integer_value(json_object_get(report, "pid"));
     process->rank = gf_report_rank(report);
-    process->program =
-        gf_text_pool_put(&job->texts, gf_report_text(report, "program", program, sizeof(program)));
+    process->program = gf_text_pool_put(&job->texts, gf_report_text(report, "program", 1024));
     return number;
 }
 
@@ -292,10 +284,7 @@ static void add_causes(struct gf_job *job, const json_t *report)
     json_t *cause, *causes = json_object_get(json_object_get(report, "stalls"), "causes");
 
     json_object_foreach(causes, name, cause)
-    {
-        char text[64];
-        gf_text_pool_put(&job->texts, gf_report_plain(name, text, sizeof(text)));
-    }
+        gf_text_pool_put(&job->texts, gf_report_plain(name, 64));
 }
 
 void gf_report_file_join(struct gf_job *job, json_t *reports)

@@ -39,8 +39,13 @@ const json_t *gf_report_at(const json_t *report, const char *path);
 double gf_report_number(const json_t *report, const char *path);
 /* Returns the rank of the process; -1 if it has none. */
 int64_t gf_report_rank(const json_t *report);
-/* Copies the text at a path into buf, made safe for a terminal; "" if absent. */
-const char *gf_report_text(const json_t *report, const char *path, char *buf, size_t size);
+/*
+ * Return the text at a path, "" if absent, or a name from a report, made safe for a terminal and cut to
+ * less than `size` bytes, by gf_text.
+ */
+const char *gf_report_text(const json_t *report, const char *path, size_t size);
+const char *gf_report_plain(const char *name, size_t size);
 
-/* Copies a name from a report into buf, made safe for a terminal. */
-const char *gf_report_plain(const char *name, char *buf, size_t size);
+/* Copies the text at a path into a member. */
+#define GF_REPORT_COPY(member, report, path)                                                       \
+    snprintf(member, sizeof(member), "%s", gf_report_text(report, path, sizeof(member)))

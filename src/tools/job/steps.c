@@ -4,6 +4,7 @@
 #include "tools/common/cli.h"
 #include "tools/job/process_report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SLOWEST 1000 /* stalls are summed only for this many of the longest steps */
@@ -222,12 +223,12 @@ static void read_detail(const json_t *slowest, struct gf_reported_steps *ret)
         {"clock", NULL, "clock_ms"},     {"work", NULL, "queued_ms"},
     };
 
-    gf_report_text(slowest, "difference", ret->difference, sizeof(ret->difference));
+    GF_REPORT_COPY(ret->difference, slowest, "difference");
     for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++) {
         if (strcmp(ret->difference, rows[i].difference) != 0)
             continue;
         if (rows[i].cause)
-            gf_report_text(slowest, rows[i].cause, ret->detail, sizeof(ret->detail));
+            GF_REPORT_COPY(ret->detail, slowest, rows[i].cause);
         ret->detail_s = seconds_at(slowest, rows[i].time);
     }
 }
@@ -236,7 +237,7 @@ static void read_steps(const json_t *times, struct gf_reported_steps *ret)
 {
     const json_t *wait = gf_report_at(times, "data_wait_ms");
 
-    gf_report_text(times, "source", ret->source, sizeof(ret->source));
+    GF_REPORT_COPY(ret->source, times, "source");
     ret->copy_bytes = gf_report_number(times, "copy_bytes");
     ret->steps = gf_report_number(times, "steps");
     ret->slow = gf_report_number(times, "slow_steps");

@@ -29,15 +29,14 @@ static struct gf_copy_reason *reason_of(struct gf_copies *copies, int direction,
 {
     struct gf_copy_reason *list = copies->reasons[direction];
     unsigned *count = &copies->reason_count[direction];
-    char name[sizeof(list->name)];
+    const char *name = gf_report_plain(key, sizeof(list->name));
 
-    gf_report_plain(key, name, sizeof(name));
     for (unsigned i = 0; i < *count; i++)
         if (strcmp(list[i].name, name) == 0)
             return &list[i];
     if (*count == GF_COPY_REASONS)
         return NULL;
-    memcpy(list[*count].name, name, sizeof(name));
+    snprintf(list[*count].name, sizeof(list->name), "%s", name);
     return &list[(*count)++];
 }
 
@@ -70,7 +69,7 @@ void gf_copies_add(struct gf_copies *copies, const json_t *report)
     copies->stream_waits += gf_report_number(transfers, "ring.stream_waits");
     copies->pinning_saves_s += gf_report_number(transfers, "pinning_at_source.saves_at_most_s");
     if (!*copies->staging_off)
-        gf_report_text(transfers, "staging_off", copies->staging_off, sizeof(copies->staging_off));
+        GF_REPORT_COPY(copies->staging_off, transfers, "staging_off");
 }
 
 GF_COMPARATOR(by_bytes, struct gf_copy_reason,
@@ -105,7 +104,6 @@ static struct gf_gpu_part *part_of(struct gf_gpu_parts *parts, const char *name)
 /* Finds the line of a cause in a device's list, which has at most one line for each cause. */
 static void read_idle_line(const json_t *lines, const char *cause, char *ret, size_t size)
 {
-    char name[32], file[64], function[64];
     json_t *line;
     size_t i;
 
@@ -113,14 +111,14 @@ static void read_idle_line(const json_t *lines, const char *cause, char *ret, si
     json_array_foreach(lines, i, line)
     {
         if (i == GF_GPU_PARTS) /* a real list is shorter */
-            break;
-        if (strcmp(gf_report_text(line, "cause", name, sizeof(name)), cause) != 0)
-            continue;
-        snprintf(ret, size, "%s:%.0f in %s",
-                 gf_path_file_name(gf_report_text(line, "file", file, sizeof(file))),
-                 gf_report_number(line, "line"),
-                 gf_report_text(line, "function", function, sizeof(function)));
-        gf_plain_text(ret);
+            return;
+        if (strcmp(gf_report_text(line, "cause", 32), cause) == 0) {
+            snprintf(ret, size, "%s:%.0f in %s",
+                     gf_path_file_name(gf_report_text(line, "file", 64)),
+                     gf_report_number(line, "line"), gf_report_text(line, "function", 64));
+            gf_plain_text(ret);
+            return;
+        }
     }
 }
 
@@ -143,7 +141,7 @@ static void add_part(struct gf_gpu_parts *parts, const char *name, double s, con
     part->helped_s += s;
     if (s > part->remedy_s) {
         part->remedy_s = s;
-        gf_report_text(remedies, name, part->remedy, sizeof(part->remedy));
+        GF_REPORT_COPY(part->remedy, remedies, name);
     }
 }
 
@@ -158,9 +156,8 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *device, const 
 
     json_object_foreach((json_t *)(uintptr_t)rows, key, row)
     {
-        char name[sizeof(parts->list[0].name)];
         const double s = gf_report_number(row, "s");
-        add_part(parts, gf_report_plain(key, name, sizeof(name)), s, device, rank);
+        add_part(parts, gf_report_plain(key, sizeof(parts->list[0].name)), s, device, rank);
         sum += s;
     }
     return sum;

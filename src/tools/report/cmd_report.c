@@ -422,7 +422,6 @@ static int read_and_show(struct gf_report_flags *flags)
 {
     struct gf_job job = {0};
     struct gf_read_counts counts;
-    char why[160];
     int code = GF_EXIT_OK;
     const bool whole = gf_read_job(&flags->sources, &job, &counts);
 
@@ -430,9 +429,9 @@ static int read_and_show(struct gf_report_flags *flags)
         flags->filter.since = gf_job_filter_moment(&job, &flags->filter);
     } else if (whole || job.process_count) {
         gf_job_filter_apply(&job, &flags->filter);
-        if (gf_job_filter_is_empty(&job, &flags->filter, why, sizeof(why))) {
-            gf_cli_error("report", "%s", why);
-            code = GF_EXIT_FAILED;
+        const char *why = gf_job_filter_emptied(&job, &flags->filter);
+        if (why) {
+            code = gf_cli_fail(GF_EXIT_FAILED, "report", "%s", why);
         } else {
             code = show_job(flags, &job, &counts);
             if (!counts.logs && !counts.reports && !counts.doctors && !counts.empty)

@@ -146,14 +146,15 @@ json_t *gf_stall_stacks(const struct gf_job *job)
 
 static void add_path(struct stacks *stacks, int64_t rank, const json_t *row)
 {
-    char path[512], cause[32], text[640];
+    const char *path = gf_report_text(row, "path", 512);
+    char text[640];
     const uint64_t us = (uint64_t)(gf_min(gf_report_number(row, "s"), 1e9) * 1e6 + 0.5);
 
-    if (!*gf_report_text(row, "path", path, sizeof(path)))
+    if (!*path)
         return;
     int length = stacks->by_rank && rank >= 0 ? snprintf(text, sizeof(text), "rank %ld;", rank) : 0;
     length += snprintf(text + length, sizeof(text) - (size_t)length, "%s;%s", path,
-                       gf_report_text(row, "cause", cause, sizeof(cause)));
+                       gf_report_text(row, "cause", 32));
     add_stack(stacks, rank, text, (size_t)length, us);
 }
 

@@ -86,12 +86,11 @@ static void add_settings(struct settings *settings, const json_t *report)
 
     json_object_foreach(options, key, option)
     {
-        char name[64], value[512], origin[32];
-        gf_report_text(option, "origin", origin, sizeof(origin));
+        const char *origin = gf_report_text(option, "origin", 32);
         if (strcmp(origin, "default") == 0 || json_array_size(settings->list) == ROWS_MAX)
             continue;
-        json_t *row = setting_of(settings, gf_report_plain(key, name, sizeof(name)),
-                                 gf_report_text(option, "value", value, sizeof(value)), origin);
+        json_t *row = setting_of(settings, gf_report_plain(key, 64),
+                                 gf_report_text(option, "value", 512), origin);
         json_integer_set(json_object_get(row, "count"),
                          json_integer_value(json_object_get(row, "count")) + 1);
     }
@@ -129,20 +128,18 @@ static json_t *doctors_of(const struct gf_job *job)
             break;
         json_array_foreach(json_object_get(doctor, "findings"), k, finding)
         {
-            char status[16], check[64], summary[512], why[512], fix[1024];
-            gf_report_text(finding, "status", status, sizeof(status));
+            const char *status = gf_report_text(finding, "status", 16);
             if (strcmp(status, "ok") == 0) {
                 well++;
                 continue;
             }
             if (json_array_size(rows) == ROWS_MAX)
                 continue;
-            json_array_append_new(
-                rows, json_pack("[s,s,s,s,s]", status,
-                                gf_report_text(finding, "check", check, sizeof(check)),
-                                gf_report_text(finding, "summary", summary, sizeof(summary)),
-                                gf_report_text(finding, "why", why, sizeof(why)),
-                                gf_report_text(finding, "fix", fix, sizeof(fix))));
+            json_array_append_new(rows, json_pack("[s,s,s,s,s]", status,
+                                                  gf_report_text(finding, "check", 64),
+                                                  gf_report_text(finding, "summary", 512),
+                                                  gf_report_text(finding, "why", 512),
+                                                  gf_report_text(finding, "fix", 1024)));
         }
         json_array_append_new(list,
                               json_pack("{s:O,s:i,s:o}", "file", json_object_get(doctor, "file"),

@@ -118,9 +118,7 @@ static void print_each(const struct metrics *metrics, enum gf_metric metric, pri
 
 static void add_named(struct named *named, const char *name, double value)
 {
-    char text[64 + 24];
-    const uint32_t number =
-        gf_text_pool_put(&named->names, gf_report_plain(name, text, sizeof(text)));
+    const uint32_t number = gf_text_pool_put(&named->names, gf_report_plain(name, 64 + 24));
 
     *GF_POOL_SLOT(named->values, number, named->room) += value;
 }
@@ -221,11 +219,10 @@ static void print_info(const struct metrics *metrics, enum gf_metric metric, siz
     static const char *const labels[][2] = {
         {"job_id", "job"}, {"program", "program"}, {"version", "version"}};
     const json_t *report = metrics->job->processes[process].report;
-    char text[256];
 
     line(metrics, metric, process);
     for (size_t k = 0; k < GF_ARRAY_LEN(labels); k++)
-        label(metrics->out, labels[k][0], gf_report_text(report, labels[k][1], text, sizeof(text)));
+        label(metrics->out, labels[k][0], gf_report_text(report, labels[k][1], 256));
     value(metrics, 1);
 }
 
@@ -247,10 +244,9 @@ static void print_nodes(const struct metrics *metrics, enum gf_metric metric, si
 static void print_ended(const struct metrics *metrics, enum gf_metric metric, size_t process)
 {
     const json_t *report = metrics->job->processes[process].report;
-    char state[16];
 
     line(metrics, metric, process);
-    value(metrics, strcmp(gf_report_text(report, "state", state, sizeof(state)), "ended") == 0);
+    value(metrics, strcmp(gf_report_text(report, "state", 16), "ended") == 0);
 }
 
 static double part(const struct gf_copy_sum *sum, enum gf_metric metric)

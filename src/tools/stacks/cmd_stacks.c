@@ -23,17 +23,14 @@
 
 static void print_gpus(const json_t *report)
 {
-    char name[128], pci[32], cpus[256];
     json_t *gpu;
     size_t i;
 
     json_array_foreach(json_object_get(report, "gpus"), i, gpu)
         printf("  GPU %.0f: %s %s\n", gf_report_number(gpu, "device"),
-               gf_report_text(gpu, "name", name, sizeof(name)),
-               gf_report_text(gpu, "pci", pci, sizeof(pci)));
+               gf_report_text(gpu, "name", 128), gf_report_text(gpu, "pci", 32));
     if (json_is_true(gf_report_at(report, "binding.in_force")))
-        printf("  threads are bound to CPUs %s\n",
-               gf_report_text(report, "binding.cpus", cpus, sizeof(cpus)));
+        printf("  threads are bound to CPUs %s\n", gf_report_text(report, "binding.cpus", 256));
     if (json_is_integer(gf_report_at(report, "steps.current")))
         printf("  step %.0f is in progress\n", gf_report_number(report, "steps.current"));
 }
@@ -80,11 +77,9 @@ static void print_states(const json_t *before, const json_t *now)
         {
             const double s =
                 gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
-            char plain[32];
             if (s <= 0)
                 continue;
-            printf("%s%s %.0f %%", comma,
-                   gf_help_words(gf_help_state, gf_report_plain(name, plain, sizeof(plain))),
+            printf("%s%s %.0f %%", comma, gf_help_words(gf_help_state, gf_report_plain(name, 32)),
                    100 * s / all);
             comma = ", ";
         }
@@ -117,7 +112,6 @@ static void print_hooks(const json_t *before, const json_t *now)
     const json_t *past = json_object_get(before, "hooks");
     json_t *value;
     const char *name;
-    char plain[64];
 
     json_object_foreach(json_object_get(now, "hooks"), name, value)
     {
@@ -132,8 +126,7 @@ static void print_hooks(const json_t *before, const json_t *now)
     }
     printf("    hooked calls:%s", most[0].name ? "" : " none");
     for (size_t i = 0; i < HOOKS && most[i].name; i++)
-        printf("%s %s %.0f", i ? "," : "", gf_report_plain(most[i].name, plain, sizeof(plain)),
-               most[i].calls);
+        printf("%s %s %.0f", i ? "," : "", gf_report_plain(most[i].name, 64), most[i].calls);
     puts("");
 }
 

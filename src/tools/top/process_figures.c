@@ -106,5 +106,5 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
     find_most(gf_report_at(report, "stalls.causes"), "us", &most, ret->stall_cause,
               sizeof(ret->stall_cause));
     if (json_array_size(gpus))
-        gf_report_text(json_array_get(gpus, 0), "name", ret->gpu, sizeof(ret->gpu));
+        GF_REPORT_COPY(ret->gpu, json_array_get(gpus, 0), "name");
 }
