@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "host/tasks.h"
+#include "os/memory.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
 
@@ -108,7 +109,7 @@ static void read_file(void *closure)
         if (!lines.continued)
             add_line(reader, line);
     gf_procfs_lines_close(&lines);
-    reader->ret->known = !lines.error && reader->have;
+    reader->ret->known = reader->ret->whole = !lines.error && reader->have;
     finish_last(reader, UINTPTR_MAX);
 }
 
@@ -122,6 +123,53 @@ void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
     if (count)
         qsort(ranges, count, sizeof(*ranges), by_start);
     gf_own_table_run(read_file, &reader);
+    ret->usec = (gf_now_ns() - start_ns) / 1000;
+}
+
+#define QUERIED 64u /* pages of a call; page faults wait for it */
+#define CALLS 64u
+
+/* Finds the addresses at growing offsets in a list of ranges. */
+struct cursor {
+    const struct gf_range *range;
+    uint64_t before; /* bytes of the ranges before it */
+};
+
+static void *address_at(struct cursor *cursor, uint64_t offset)
+{
+    while (offset - cursor->before >= cursor->range->size)
+        cursor->before += cursor->range++->size;
+    return (void *)(cursor->range->start + (offset - cursor->before));
+}
+
+void gf_locality_sample(const struct gf_range *ranges, size_t count, struct gf_locality *ret)
+{
+    const uint64_t start_ns = gf_now_ns();
+    uint64_t size = 0, random = start_ns | 1;
+    struct cursor cursor = {.range = ranges};
+
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = 0; i < count; i++)
+        size += ranges[i].size;
+    const uint64_t part = size / QUERIED / CALLS; /* of which one page is looked at */
+    for (unsigned call = 0; call < CALLS && part; call++) {
+        void *pages[QUERIED];
+        int node[QUERIED];
+        for (unsigned i = 0; i < QUERIED; i++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            pages[i] = address_at(&cursor, (call * QUERIED + i) * part + random % part);
+        }
+        if (!gf_pages_query(pages, QUERIED, node))
+            return;
+        for (unsigned i = 0; i < QUERIED; i++)
+            if (node[i] >= 0) {
+                ret->heap.node[gf_min((unsigned)node[i], GF_LOCALITY_NODES - 1u)] += part;
+                ret->heap.total += part;
+            }
+    }
+    ret->known = part;
     ret->usec = (gf_now_ns() - start_ns) / 1000;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads on which CPUs this process's threads may run, and on which nodes its pages are. This needs
- * no privilege: sched_getaffinity returns the masks, and /proc/self/numa_maps the nodes of pages.
- * Reading numa_maps takes about 9 ms per GiB, and holds a lock that page faults take, so it is done
- * rarely.
+ * no privilege: sched_getaffinity returns the masks, move_pages and /proc/self/numa_maps the nodes of
+ * pages. Reading numa_maps takes about 9 ms per GiB, and holds a lock that page faults take, so it is
+ * read at exit only.
  */
 #pragma once
 
@@ -18,12 +18,19 @@ struct gf_pages { /* numbers of bytes on each node */
 };
 
 struct gf_locality {
-    bool known;           /* false: numa_maps cannot be read, for example in some sandboxes */
+    bool known;           /* false: the kernel does not tell, for example in some sandboxes */
+    bool whole;           /* `other` is known, too */
     struct gf_pages heap; /* memory that the heap has mapped */
     /* Other anonymous memory: stacks, mappings of the program, shared memory. */
     struct gf_pages other;
     uint64_t usec; /* duration of the reading */
 };
+
+/*
+ * Estimates on which nodes the heap's pages are, from the nodes of at most 4096 pages. Page faults wait
+ * for at most 64 of them, so it may be called while the program runs. ranges: those of the heap.
+ */
+void gf_locality_sample(const struct gf_range *ranges, size_t count, struct gf_locality *ret);
 
 /*
  * Reads on which nodes the pages are. file: "/proc/self/numa_maps" or a recorded file. ranges: the

@@ -82,11 +82,8 @@ void gf_safe_read_start(void)
 #define PAGE ((uintptr_t)4096)
 #define PAGES_MAX 16
 
-/*
- * Without target nodes, move_pages only reports the nodes of the pages. get_mempolicy(MPOL_F_ADDR)
- * is not used, because it would populate absent pages.
- */
-static bool query_pages(void **pages, unsigned count, int *ret_status)
+/* get_mempolicy(MPOL_F_ADDR) is not used, because it would populate absent pages. */
+bool gf_pages_query(void **pages, unsigned count, int *ret_status)
 {
     static _Atomic bool refused;
     gf_keep_errno();
@@ -130,5 +127,5 @@ int gf_page_node(const void *block, size_t size)
     memset(status, -1, sizeof(status));
     for (unsigned i = 0; i < count; i++)
         pages[i] = (void *)(first + (count > 1 ? last * i / (count - 1) : 0) * PAGE);
-    return query_pages(pages, count, status) ? most_frequent(status, count) : -1;
+    return gf_pages_query(pages, count, status) ? most_frequent(status, count) : -1;
 }

@@ -25,6 +25,13 @@ static inline bool gf_safe_read(uintptr_t address, void *ret, size_t size)
 }
 
 /*
+ * Sets ret_status to the node of the page at each address; negative: no page is present. Returns false
+ * if the kernel refuses the query. Page faults of the process may wait meanwhile, so `count` should be
+ * at most 64. May be called on any thread. Keeps errno.
+ */
+bool gf_pages_query(void **pages, unsigned count, int *ret_status);
+
+/*
  * Samples up to 16 pages of the block, and returns the node on which most of these pages are.
  * Returns -1 if no sampled page is present, or if the kernel refuses the query. Accesses no page,
  * so the block may be unmapped. Makes one system call, which takes 2 us. May be called on any

@@ -62,6 +62,20 @@ def test_pages_of_one_node_are_read_only_at_the_end(feed, tmp_path):  # noqa: F8
     assert len(during) >= 2 and not [sample for sample in during if "heap" in sample] and last["heap"]["bytes"] > 0
 
 
+def test_no_page_fault_waits_for_a_reading_of_all_pages(feed, tmp_path):  # noqa: F811
+    """numa_maps holds a lock that page faults wait for, so a running program's pages are sampled."""
+    report = tmp_path / "r.json"
+    feed("""
+    keep = bytearray(64 << 20)
+    start()
+    time.sleep(3.5)
+    """, GPUFEED_REPORT=report)
+    *during, last = read(report)["samples"]
+    sampled = [sample for sample in during if "heap" in sample]
+    assert sampled and not [sample for sample in during if "other" in sample]
+    assert max(sample["heap"]["bytes"] for sample in sampled) > 56 << 20 and last["other"]["bytes"] > 0
+
+
 @pytest.mark.parametrize("name, ranks, lines", [
     ("r.json", 4, 1), ("%h%%r", 4, 1), ("r%", 4, 1), ("%r.json", 4, 0), ("r-%%%p", 4, 0), ("r.json", 1, 0)])
 def test_ranks_that_write_one_report_are_told(feed, tmp_path, name, ranks, lines):  # noqa: F811

@@ -102,6 +102,28 @@ static void own_pages_are_seen(void **state)
     assert_int_equal(gf_pages_share(&found.heap, &none), 0);
 }
 
+/* A quarter of the range is present. */
+static void a_sample_estimates_what_is_present(void **state)
+{
+    (void)state;
+    const size_t size = 64 << 20;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    madvise(memory, size, MADV_NOHUGEPAGE);
+    memset(memory + size / 2, 1, size / 4);
+    const struct gf_range ranges[] = {{(uintptr_t)memory, size / 2},
+                                      {(uintptr_t)memory + size / 2, size / 2}};
+    struct gf_locality found;
+    gf_locality_sample(ranges, GF_ARRAY_LEN(ranges), &found);
+    if (!found.known)
+        skip_because("move_pages is not permitted");
+    assert_false(found.whole);
+    assert_in_range(found.heap.total, size / 4 - size / 64, size / 4 + size / 64);
+    gf_locality_sample(ranges, 0, &found);
+    assert_false(found.known);
+    munmap(memory, size);
+}
+
 static enum gf_mask_owner main_is_self_set(pid_t tid)
 {
     return tid == getpid() ? gf_mask_self_set : gf_mask_program;
@@ -132,6 +154,7 @@ int main(void)
         cmocka_unit_test(long_lines_and_no_newline),
         cmocka_unit_test(missing_file_is_unknown),
         cmocka_unit_test(own_pages_are_seen),
+        cmocka_unit_test(a_sample_estimates_what_is_present),
         cmocka_unit_test(threads_by_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

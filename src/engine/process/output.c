@@ -16,50 +16,40 @@
 #include <time.h>
 
 /*
- * Limits on the time for reading numa_maps, because the kernel then holds a lock that page faults
- * take.
+ * At exit, numa_maps is read if that takes less than this time or a thousandth of the run, because the
+ * kernel then holds a lock that page faults take.
  */
-#define SAMPLE_US_PER_MINUTE 50000
-#define SAMPLE_US_AT_EXIT 250000
-#define NUMA_MAPS_US_PER_GIB 9000 /* estimate, until a sample was measured */
+#define NUMA_MAPS_US 250000
+#define NUMA_MAPS_US_PER_GIB 9000
 
-/*
- * Returns the expected duration of reading numa_maps: that of the last sample, or an estimate from
- * the size of the heap.
- */
-static uint64_t sample_cost_us(void)
+static bool may_read_all(void)
 {
-    const struct gf_report *report = &gf_process.report;
-    for (size_t i = report->sample_count; i > 0; i--)
-        if (report->samples[i - 1].locality.known)
-            return report->samples[i - 1].locality.usec;
-    struct gf_heap_stats stats = {0};
-    if (gf_process.preload->heap->stats)
-        gf_process.preload->heap->stats(&stats);
-    return (stats.active >> 20) * NUMA_MAPS_US_PER_GIB / 1024;
+    char text[128];
+    const char *resident =
+        gf_procfs_read(text, sizeof(text), "", "proc/self/statm") > 0 ? strchr(text, ' ') : NULL;
+    const uint64_t pages = resident ? gf_procfs_number(resident + 1) : 0;
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE) / (UINT64_C(1) << 20) * NUMA_MAPS_US_PER_GIB /
+               1024 <
+           gf_max(gf_process_elapsed_ms(), (uint64_t)NUMA_MAPS_US);
 }
 
 /*
- * On a machine with one node, the node of a page is known, and only the exit summary shows sizes. So
- * page faults of a running program never wait for a reading there.
+ * While the program runs, no page fault waits for more than the query of 64 pages. On a machine with
+ * one node, the node of a page is known, and only the exit summary shows sizes.
  */
-static bool may_read_pages(bool final)
-{
-    if (!final && gf_process.machine && gf_process.machine->node_count == 1)
-        return false;
-    const uint64_t budget =
-        SAMPLE_US_PER_MINUTE + gf_process_elapsed_ms() * SAMPLE_US_PER_MINUTE / 60000;
-    const uint64_t cost = sample_cost_us();
-    return gf_process.report.costs.sample_us + cost <= budget ||
-           (final && cost < SAMPLE_US_AT_EXIT);
-}
-
-static void read_pages(struct gf_locality *ret)
+static void read_pages(bool final, struct gf_locality *ret)
 {
     struct gf_range *ranges;
+
+    if (!final && gf_process.machine && gf_process.machine->node_count == 1)
+        return;
     const size_t count = gf_process_heap_ranges(&ranges);
-    if (ranges)
+    if (!ranges)
+        return;
+    if (final && may_read_all())
         gf_locality_pages("/proc/self/numa_maps", ranges, count, ret);
+    else
+        gf_locality_sample(ranges, count, ret);
     free(ranges);
 }
 
@@ -92,8 +82,7 @@ void gf_output_sample(bool final)
 
     read_threads(placement ? &placement->cpus : &decision->cpus, placement && placement->submitters,
                  &sample.threads);
-    if (may_read_pages(final))
-        read_pages(&sample.locality);
+    read_pages(final, &sample.locality);
     report->policy_kept = gf_thread_binding_count_kept();
     report->costs.sample_us += sample.locality.usec;
     gf_report_add_sample(report, &sample);

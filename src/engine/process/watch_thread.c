@@ -176,7 +176,7 @@ static void finish_job(struct gf_report_migration *report)
     report->left_bytes = count_left();
     report->stopped = report->left_bytes > 0;
     report->done = !report->stopped;
-    gf_locality_pages("/proc/self/numa_maps", job.ranges, job.count, &now);
+    gf_locality_sample(job.ranges, job.count, &now);
     report->after = now.heap;
     free(job.ranges);
     job.ranges = NULL;
@@ -196,7 +196,7 @@ static bool begin_job(const struct gf_placement *placement, struct gf_report_mig
     job.count = gf_process_heap_ranges(&job.ranges);
     if (!job.ranges)
         return false;
-    gf_locality_pages("/proc/self/numa_maps", job.ranges, job.count, &now);
+    gf_locality_sample(job.ranges, job.count, &now);
     *report = (struct gf_report_migration){.wanted = true, .before = now.heap};
     return true;
 }

@@ -189,7 +189,8 @@ static void put_samples(struct gf_json *json, const struct gf_report *report)
         put_threads(json, "threads", &sample->threads);
         if (sample->locality.known) {
             gf_report_memory_put_pages(json, "heap", &sample->locality.heap);
-            gf_report_memory_put_pages(json, "other", &sample->locality.other);
+            if (sample->locality.whole)
+                gf_report_memory_put_pages(json, "other", &sample->locality.other);
             gf_json_size(json, "us", sample->locality.usec);
         }
     }
