@@ -297,16 +297,24 @@ void *gf_libc_function(const char *name)
     return found ? (void *)(libc.base + found->st_value) : NULL;
 }
 
-/* The same if libc follows this library, as it does unless this library was opened by dlopen. */
+/*
+ * The same if libc follows this library, as it does unless this library was opened by dlopen. Stores the
+ * entry, because the walk reads each object; all threads store the same entry.
+ */
 static const struct link_map *own_at_start(void)
 {
-    const struct link_map *const self = own();
-    const struct link_map *at = self;
+    static const struct link_map *kept;
+    const struct link_map *self = __atomic_load_n(&kept, __ATOMIC_RELAXED), *at;
     struct gf_object object;
 
-    while (at && !(gf_object_read(at->l_addr, at->l_ld, &object) &&
-                   gf_object_names_equal(object.soname, SONAME)))
-        at = at->l_next;
+    if (self)
+        return self;
+    for (at = self = own(); at; at = at->l_next)
+        if (gf_object_read(at->l_addr, at->l_ld, &object) &&
+            gf_object_names_equal(object.soname, SONAME))
+            break;
+    if (at)
+        __atomic_store_n(&kept, self, __ATOMIC_RELAXED);
     return at ? self : NULL;
 }
 
