@@ -434,6 +434,25 @@ int gf_output_replace(const char *path, const void *bytes, size_t length,
     return gf_output_replace_seen(path, bytes, length, flags, NULL);
 }
 
+static int find_last(struct walk *walk, void *closure)
+{
+    const int fd = open_at(walk->folder, walk->name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    struct stat found;
+
+    (void)closure;
+    if (fd < 0 || (stat_at(fd, "", AT_EMPTY_PATH, &found) == 0 && !S_ISLNK(found.st_mode)))
+        return fd;
+    close_one(fd);
+    const int result = read_link(walk);
+    return result == MAGIC ? -EINVAL : result ? result : AGAIN;
+}
+
+int gf_output_find(const char *path)
+{
+    struct walk walk;
+    return walk_path(&walk, path, false, find_last, NULL);
+}
+
 static int remove_last(struct walk *walk, void *closure)
 {
     struct stat found;

@@ -103,6 +103,12 @@ int gf_output_replace(const char *path, const void *bytes, size_t length, enum g
 int gf_output_replace_seen(const char *path, const void *bytes, size_t length,
                            enum gf_output_flags flags, struct gf_replaced *ret);
 
+/*
+ * Returns a descriptor, opened with O_PATH, of the file that gf_output_begin would replace; -errno if there
+ * is none, as for a link that it would not follow.
+ */
+int gf_output_find(const char *path);
+
 /* Opens the file to append, and creates it if it is missing. Returns a descriptor or -errno. */
 int gf_output_open_to_append(const char *path);
 /*

@@ -109,20 +109,23 @@ def test_report_in_dev_shm(uses_gpu, other, victim, spelling, plant):
 
 @needs_root
 @pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
-def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, shared, other):
+@pytest.mark.parametrize("name", ["rep", "folder/rep"])
+@pytest.mark.parametrize("flag", [None, "--html"])
+def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, run, shared, other, a_report, flag, name):
     """Another user may also plant a link to a mount of a dead server, or to one that is mounted at a look-up."""
     (shared / "mount").mkdir()
     with subprocess.Popen([sys.executable, "-c", FUSE, shared / "mount", "/etc/passwd", "none"], stdout=subprocess.PIPE) as server:
         try:
             if server.stdout.readline() != b"ready\n":
                 pytest.skip("no FUSE file system can be mounted here")
-            other.sh("ln -s mount/file rep")
+            other.sh("ln -s mount/file rep; ln -s mount folder")
             os.kill(server.pid, signal.SIGSTOP)
-            done = uses_gpu(GPUFEED_REPORT=shared / "rep")
+            done = run(COMMAND, "report", a_report, flag, shared / name, preload=False, timeout=20) if flag else \
+                uses_gpu(GPUFEED_REPORT=shared / name)
         finally:
             server.kill()
             subprocess.run(["umount", "-l", shared / "mount"], check=False)
-    assert "did not respond" not in done.stderr and is_plain(shared / "rep"), done
+    assert "did not respond" not in done.stderr and (is_plain(shared / "rep") if name == "rep" else "belongs to another user" in done.stderr), done
 
 
 @needs_root

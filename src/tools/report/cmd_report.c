@@ -235,6 +235,19 @@ static unsigned default_top(const struct gf_report_flags *given)
     return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
 }
 
+/* Whether a log or a report would be overwritten. Another user's link would be replaced. */
+static bool is_input(const char *path)
+{
+    char same[32];
+    const int fd = gf_output_find(path);
+
+    snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
+    const bool takes = fd >= 0 && gf_read_job_takes(same);
+    if (fd >= 0)
+        close(fd);
+    return takes;
+}
+
 /*
  * Refuses to overwrite a log or a report. A flag without its FILE takes the first path, as in
  * `--html log.0 log.1`.
@@ -244,7 +257,7 @@ static int check_written(const struct gf_report_flags *given, bool has_operands)
     static const char *const names[] = {"html", "perfetto", "prometheus"};
 
     for (size_t i = 0; i < GF_FILES_WRITTEN; i++) {
-        if (!given->files[i] || !gf_read_job_takes(given->files[i]))
+        if (!given->files[i] || !is_input(given->files[i]))
             continue;
         return gf_cli_fail(
             GF_EXIT_USAGE, "report",
