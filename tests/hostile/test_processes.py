@@ -108,9 +108,10 @@ int main(int argc, char **argv) {
     void *engine = mmap(0, 1, PROT_READ, MAP_PRIVATE, open(argv[2], O_RDONLY), 0);
     pthread_attr_t attributes;
     pthread_t thread;
+    const int parent = getpid();
     if (engine == MAP_FAILED) return 1;
     prctl(PR_SET_NAME, argc > 3 ? "other" : "gpufeed");
-    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); run(0); }
+    for (int i = 1; i < atoi(argv[1]); i++) if (!fork()) { prctl(PR_SET_PDEATHSIG, 9); if (getppid() != parent) return 0; run(0); }
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 32768);
     if (argc > 3) munmap(engine, 1);
