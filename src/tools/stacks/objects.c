@@ -4,14 +4,15 @@
 #include "base/clock.h"
 #include "base/elf_view.h"
 #include "base/path.h"
-#include "tools/common/text.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
 
 FILE *gf_maps_open(pid_t pid)
 {
-    return fopen(gf_text("/proc/%d/maps", pid), "re");
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/maps", pid);
+    return fopen(path, "re");
 }
 
 /* Parses a line like "start-end rwxp offset device inode path". */
