@@ -27,8 +27,9 @@
 
 static void rising(size_t most, int down)
 {
-    for (size_t i = 1; i <= 20; i++)
-        free(touched(most / 20 * (down ? 21 - i : i)));
+    const size_t steps = (size_t)scaled(20, 8);
+    for (size_t i = 1; i <= steps; i++)
+        free(touched(most / steps * (down ? steps + 1 - i : i)));
 }
 
 static void *aligned(uint64_t *seed, size_t size)
@@ -43,7 +44,7 @@ static void *aligned(uint64_t *seed, size_t size)
 static void at_random(size_t most, const char *kind)
 {
     uint64_t seed = 1;
-    for (int i = 0; i < scaled(16, 6); i++) {
+    for (int i = 0; i < scaled(16, 4); i++) {
         const size_t size = most / 8 + chance(&seed) % (most - most / 8);
         char *volatile block = kind[0] == 'c'   ? calloc(1, size)
                                : kind[0] == 'a' ? aligned(&seed, size)
@@ -64,7 +65,7 @@ static void swing(size_t most)
 {
     uint64_t seed = 1;
     char *last = NULL;
-    for (int i = 0; i < scaled(24, 8); i++) {
+    for (int i = 0; i < scaled(24, 5); i++) {
         char *next = touched(most / 5 * 3 + chance(&seed) % (most / 5 * 2));
         free(last);
         last = next;
@@ -168,7 +169,7 @@ static char *advised(size_t size)
 
 static void advised_pairs(size_t most)
 {
-    for (size_t i = 0; i < 14; i++) {
+    for (size_t i = 0; i < (size_t)scaled(14, 7); i++) {
         const size_t size = most / 4 + i * 37 % 80 * (most / 320);
         char *first = advised(size), *second = advised(size);
         free(first);

@@ -8,7 +8,7 @@
  *   vector      as std::vector: malloc of the double size, memcpy, free
  *   columns     eight buffers, grown in turns by half
  *   beside      a buffer that grows while a second thread fills 8 MiB in a loop
- *   shrink      blocks of MIB/4 that realloc shrinks to 1 MiB and that stay; five live at the end
+ *   shrink      blocks of MIB/4 that realloc shrinks to 1 MiB and that stay
  *   cut         the same block shrinks and grows again
  *   stream      as open_memstream
  *   table       calloc of the double size, copy, free (a hash table)
@@ -88,19 +88,20 @@ static void beside_batches(size_t size)
 static void shrunk_blocks(size_t size)
 {
     char *block[20];
-    for (int i = 0; i < 20; i++) {
+    const int count = scaled(20, 10);
+    for (int i = 0; i < count; i++) {
         block[i] = realloc(touched(size / 4), MIB);
         if (!block[i] || block[i][0] != 1)
             fail("shrink");
     }
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < count; i++)
         free(block[i]);
 }
 
 static void cut_and_grown(size_t size)
 {
     char *block = touched(size);
-    for (int i = 0; i < scaled(12, 5); i++) {
+    for (int i = 0; i < scaled(12, 3); i++) {
         block = realloc(block, size / 6);
         block = realloc(block, size - (size_t)i * MIB / 2);
         touch(block, size - (size_t)i * MIB / 2);

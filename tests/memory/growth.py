@@ -7,7 +7,7 @@ import pickle
 import sys
 import threading
 
-from program import put_result, start_engine_if_asked
+from program import put_result, scaled, start_engine_if_asked
 
 KIND, SIZE = sys.argv[1], int(sys.argv[2]) << 20
 CHUNK = b"z" * (1 << 20)
@@ -21,10 +21,9 @@ def by_bytearray():
 
 
 def by_list():
-    data = []
-    append = data.append
-    for _ in range(SIZE // 8):
-        append(None)
+    data, piece = [], scaled([None], 16 * [None])
+    for _ in range(SIZE // 8 // len(piece)):
+        data += piece
     return data
 
 
@@ -101,7 +100,7 @@ def by_numpy():
     import numpy
     data = numpy.zeros(0)
     while data.nbytes < SIZE // 2:
-        data = numpy.concatenate([data, numpy.ones(1 << 18)])
+        data = numpy.concatenate([data, numpy.ones(1 << scaled(18, 19))])
     return data
 
 
@@ -116,8 +115,9 @@ def by_numpy_append():
 
 def by_arrays():
     """One array is alive; the lengths grow."""
-    for number in range(1, 21):
-        data = bytearray(SIZE // 20 * number)
+    steps = scaled(20, 8)
+    for number in range(1, steps + 1):
+        data = bytearray(SIZE // steps * number)
         data[::4096] = b"1" * len(data[::4096])
         del data
 
@@ -125,7 +125,7 @@ def by_arrays():
 def by_pairs():
     """Two arrays of varying size are alive, as in a worker whose memory a supervisor watches."""
     import numpy
-    for number in range(14):
+    for number in range(scaled(14, 7)):
         first = numpy.ones((SIZE >> 2) + (number * 37 % 80) * (SIZE // 320), numpy.uint8)
         second = first + 1
         del first, second
