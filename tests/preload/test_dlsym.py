@@ -14,14 +14,18 @@ from conftest import BUILD, LONG
 PRELOAD_SOURCES = SOURCE / "src" / "preload"
 
 
-# The rooms below the hooks run no code before a caller's frame is left, so a build for this processor takes them as built.
-BELOW = [str(BUILD / "src" / f"libgf_{room}.a") for room in ("config", "os", "base")]
+# The rooms below the hooks, and the hooks of the driver's functions, run no code before a caller's frame is left, so a build for
+# this processor takes them as built.
+BELOW = [str(BUILD / "src" / f"libgf_{room}.a") for room in ("hook", "config", "os", "base")]
+OF_DRIVER = re.compile(r"on_\w+\.c|copy_\w+\.c|driver_call\.c|timed_call\.c")
 
 
 def sources(arch, folders):
     layers = [SOURCE / "src" / "base" / "loader.c", *(path for folder in folders for path in (SOURCE / "src" / folder).glob("*.c"))]
     # real_clock.c belongs to the engine, whose link redirects calls to it.
     layers = [path for path in layers if not path.name.startswith("generate") and path.name != "real_clock.c"]
+    if arch == platform.machine():
+        layers = [path for path in layers if not OF_DRIVER.fullmatch(path.name)]
     return [*map(str, sorted(set(layers))), *(str(PRELOAD_SOURCES / "hook" / f"{name}_{arch}.S") for name in ("resolve", "entry"))]
 
 
