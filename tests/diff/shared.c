@@ -28,7 +28,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LARGE (64 * MIB)
+#define LARGE (32 * MIB)
 #define ORDERED (4 * MIB)
 #define ROUNDS 6
 

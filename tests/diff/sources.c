@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define SOURCE (4 * MIB)
-#define LARGE (64 * MIB)
+#define LARGE (32 * MIB)
 #define ROUNDS 12
 
 static CUdeviceptr device, to;
@@ -66,7 +66,7 @@ static void overwrite(unsigned char *source, bool rows)
         copy_rows(source);
     else
         MUST(cu.cuMemcpyHtoDAsync_v2(to, source, SOURCE, stream));
-    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE / 4, stream));
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, host, LARGE / 2, stream));
     memset(source, 9, SOURCE);
     MUST(cu.cuMemcpyDtoHAsync_v2(host, to, SOURCE / 4, stream));
     for (size_t at = 0; at < SOURCE / 4; at += 4096)
