@@ -5,7 +5,8 @@
 # the removal leaves a file. Without a GPU, LD_LIBRARY_PATH may name a folder with the simulated driver.
 #
 # It needs python3, of which a bare Ubuntu may lack the packages venv and pip. The first of these ways that works is used:
-# venv with pip; pip --target; unpacking the wheel, which is a ZIP archive.
+# a venv without pip, if the system's pip installs into other environments (since 22.3), because copying pip takes most of
+# the time; venv with pip; pip --target; unpacking the wheel, which is a ZIP archive.
 set -euo pipefail
 wheel=$(realpath "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -47,7 +48,13 @@ echo "GPU: $({ nvidia-smi -L || echo "none"; } 2>/dev/null | sed -n 1p)"
 echo "python: $(python3 --version)"
 echo "wheel: $(stat -c %s "$wheel") bytes, all that is transferred"
 mkdir "$place"
-if python3 -c 'import venv, ensurepip' 2>/dev/null; then
+if python3 -c 'import venv' 2>/dev/null && python3 -m pip --python "$(command -v python3)" --version >/dev/null 2>&1; then
+    timed "python3 -m venv --without-pip" python3 -m venv --without-pip "$place"
+    files >"$work/before"
+    timed "pip install" python3 -m pip --python "$place/bin/python3" install --no-index "$wheel"
+    gpufeed=$place/bin/gpufeed python=$place/bin/python3
+    remove=(python3 -m pip --python "$place/bin/python3" uninstall --yes gpufeed)
+elif python3 -c 'import venv, ensurepip' 2>/dev/null; then
     timed "python3 -m venv" python3 -m venv "$place"
     files >"$work/before"
     timed "pip install" "$place/bin/pip" install --no-index "$wheel"
