@@ -142,6 +142,27 @@ def test_the_nodes_whose_memory_is_needed_are_named(doctor, tmp_path):
     assert ill["evidence"] == "/proc/self/status: Mems_allowed_list: 0; the GPU's node: 1"
 
 
+LISTS = {
+    "a pod with few CPUs near the GPU": (
+        "cpus", "the GPU's node has CPUs 8-15; this process may use 0-7,13-15; binding all threads needs 4 near the GPU",
+        "give the process at least 4 of the CPUs 8-15 (docker run --cpuset-cpus)"),
+    "a rank bound to the other socket": (
+        "cpus", "the GPU's node has CPUs 8-15; this process may use 0-7", "docker run --cpuset-cpus 8-15 "),
+    "a page cache beside the GPU": ("node-memory", "/sys/devices/system/node/node1/meminfo: MemFree", ""),
+    "a host that isolates all CPUs": ("isolated-cpus", f"/{CPU}/isolated: 0-223; this process may use 0-223", ""),
+    "a DGX whose interrupts are far": ("interrupts", "effective_affinity_list without CPUs 0-55,112-167", "echo 0-55,112-167 > "),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_cpus_and_nodes(doctor, tmp_path, name):
+    """A finding has up to two lists, and its command has the first one again."""
+    check, evidence, fix = LISTS[name]
+    HOSTS[name][0](tmp_path)
+    told = [one for one in findings(doctor("--json", GPUFEED_MACHINE=str(tmp_path))) if one["check"] == check and one["status"] == "problem"]
+    assert told and evidence in told[0]["evidence"] and fix in told[0]["fix"], told
+
+
 @pytest.mark.parametrize("name", ["this machine", "a DGX whose interrupts are far", "gh200_quad"])
 def test_it_takes_less_than_200_ms(tmp_path, name):
     """The limit is for CPU time, because the machine's load does not change that. NVML and the check that measures

@@ -15,8 +15,8 @@
  */
 char *gf_text(const char *format, ...) GF_PRINTF(1, 2);
 
-/* Returns a set of CPUs or nodes as such a text of less than `size` bytes, at most 1024. */
-#define gf_set_text(set, size) gf_set_format(set, gf_text("%s", ""), size)
+/* Returns a set of CPUs or nodes as such a text of less than `size` bytes, at most GF_TEXT_SIZE. */
+#define gf_set_text(set, size) gf_text("%s", gf_set_format(set, (char[GF_TEXT_SIZE]){0}, size))
 
 /*
  * Reads a regular file of at most `most` bytes. Returns its text, which the caller frees, and its
