@@ -374,8 +374,10 @@ def test_excess_words_are_named(gpufeed, verb, words):
 def test_words_of_the_user_cannot_control_the_terminal(gpufeed):
     for result in (gpufeed("x\x1b[31mred"), gpufeed("report", "new\nline"), gpufeed("stacks", "x\x1b[m"),
                    gpufeed("doctor", GPUFEED_BIND="a\x1b[31m")):
-        assert result.stderr.count("\n") == len(result.stderr.splitlines()) == 1, result
-        assert result.stderr[:-1].isprintable() and "?" in result.stderr
+        *others, said = result.stderr.splitlines()
+        assert result.stderr.count("\n") == 1 + len(others) and said.isprintable() and "?" in said, result
+        # Processes of other tests, which may be busy or unreadable.
+        assert all(re.fullmatch(r"gpufeed stacks: process(es)? [\w, ]+ not read in time, and may be of the job", line) for line in others), result
 
 
 def test_an_audit_library_is_named(gpufeed, compile_c, layout):
