@@ -27,6 +27,18 @@ static int report(char *form, char *path, int to)
     return code;
 }
 
+/* Each row names one of the stacks. */
+static void check_stacks(const json_t *stacks)
+{
+    const size_t count = json_array_size(json_object_get(stacks, "stacks"));
+    size_t i;
+    json_t *row;
+
+    CHECK(json_is_array(json_object_get(stacks, "rows")));
+    json_array_foreach(json_object_get(stacks, "rows"), i, row)
+        CHECK((size_t)json_integer_value(json_array_get(row, 1)) < count);
+}
+
 /* The JSON of a page begins and ends with a brace, and each thread, process and event has its row. */
 static void check_page(const char *text)
 {
@@ -40,8 +52,9 @@ static void check_page(const char *text)
     data = strchr(data, '>') + 1;
     json_t *page = json_loadb(data, (size_t)(end - data), 0, NULL);
     const size_t lanes = json_array_size(json_object_get(page, "lanes"));
-    CHECK(page && json_is_object(json_object_get(page, "answer")) &&
-          json_is_object(json_object_get(page, "tree")));
+    CHECK(page && json_is_object(json_object_get(page, "answer")));
+    check_stacks(json_object_get(page, "stalled"));
+    check_stacks(json_object_get(page, "idle"));
     json_array_foreach(json_object_get(page, "events"), i, row)
         CHECK(json_integer_value(json_array_get(row, 0)) < (json_int_t)lanes);
     json_array_foreach(json_object_get(json_object_get(page, "answer"), "verdict"), i, row)
