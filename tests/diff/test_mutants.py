@@ -16,6 +16,7 @@ MUTANTS_DIR = APPS / "mutants"
 TIGHT = {"GPUFEED_STAGE_MIN": 4096, "GPUFEED_STAGE_RING": 4 << 20, "GPUFEED_STAGE_THREADS": 4,
          "SIM_DMA": "late"}
 ARGUMENTS = ("--largest", 8 << 20, "--calls", 2500)
+SHORT = ("--largest", 8 << 20, "--calls", 1200)  # with seed 2, shows most mutants
 native_outcomes = {}  # results of programs without the library
 
 
@@ -48,8 +49,8 @@ def as_installed(notices):
 
 def random_program(run, mutant, more=(), **environment):
     ways = [{**TIGHT, **environment}, {**TIGHT, "GPUFEED_STAGE_RING": 64 << 20, **environment}]
-    return any(differs(run, mutant, APPS / "diff", "--seed", seed, *ARGUMENTS, *more, **way)
-               for seed in (1, 2, 3) for way in ways)
+    return any(differs(run, mutant, APPS / "diff", "--seed", seed, *arguments, *more, **way)
+               for seed, arguments in ((2, SHORT), (1, ARGUMENTS), (2, ARGUMENTS), (3, ARGUMENTS)) for way in ways)
 
 
 def fault_elsewhere(run, mutant):
