@@ -396,7 +396,7 @@ static void signals(void)
     close(fd);
 }
 
-#define FORKS 20
+#define FORKS 10
 
 static volatile sig_atomic_t children;
 static pid_t family;

@@ -41,4 +41,4 @@ def test_where_the_kernel_does_not_tell_mappings_apart(run, kind, how):
 @pytest.mark.parametrize("how", ["h2d", "h2d-async"])
 def test_large_files(run, how):
     """The thread that copies a piece populates its pages, so any thread may reach the end."""
-    same(run, "truncated", how, ((place, "catch") for place in range(15, 100, 14)), size=40 << 20)
+    same(run, "truncated", how, ((place, "catch") for place in range(15, 100, 14)), size=24 << 20)

@@ -207,7 +207,7 @@ FILE = """
 FILE_CASES = {
     "gone": "at = map_(fd := file()); before = shared(); unmap(at)\n"
             "print(mapped(), before - shared(), blocks(fd), right(os.pread(fd, SIZE, 0)))",
-    "again and again": "for i in range(20):\n    at = map_(fd := file()); os.close(fd); unmap(at); print(mapped())",
+    "again and again": "for i in range(8):\n    at = map_(fd := file()); os.close(fd); unmap(at); print(mapped())",
     "twice": "at = map_(file()); unmap(at); unmap(at); print(mapped())",
     "a child's": ("at = map_(fd := file()); r, w = os.pipe()\n"
                   "if os.fork() == 0:\n"
