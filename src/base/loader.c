@@ -298,24 +298,24 @@ void *gf_libc_function(const char *name)
 }
 
 /*
- * The same if libc follows this library, as it does unless this library was opened by dlopen. Stores the
- * entry, because the walk reads each object; all threads store the same entry.
+ * The same if libc follows this library, as it does unless this library was opened by dlopen. The objects
+ * after libc may be unloaded at any time, so the walk ends at libc. Stores the entry, because the walk
+ * reads each object; all threads store the same entry.
  */
 static const struct link_map *own_at_start(void)
 {
     static const struct link_map *kept;
-    const struct link_map *self = __atomic_load_n(&kept, __ATOMIC_RELAXED), *at;
+    const struct link_map *at = __atomic_load_n(&kept, __ATOMIC_RELAXED);
     struct gf_object object;
 
-    if (self)
-        return self;
-    for (at = self = own(); at; at = at->l_next)
+    if (at)
+        return at;
+    for (at = objects(); at && at->l_addr != (uintptr_t)__ehdr_start; at = at->l_next)
         if (gf_object_read(at->l_addr, at->l_ld, &object) &&
             gf_object_names_equal(object.soname, SONAME))
-            break;
-    if (at)
-        __atomic_store_n(&kept, self, __ATOMIC_RELAXED);
-    return at ? self : NULL;
+            return NULL;
+    __atomic_store_n(&kept, at, __ATOMIC_RELAXED);
+    return at;
 }
 
 /* Returns the first definition of a function, from `at` on up to libc. */

@@ -2,7 +2,7 @@
 """A library that finds malloc by RTLD_NEXT and stores it gets blocks from the same heap as the program."""
 
 import pytest
-from conftest import HERE
+from conftest import HERE, PRELOAD
 
 LIBRARY = r"""
 #include <dlfcn.h>
@@ -84,3 +84,10 @@ def test_fork_beside_the_first_dlopen(run, compile_here):
 def test_handler_in_the_first_dlopen(run, compile_here):
     """A handler that has interrupted the change of libc's symbol table does not wait for its end."""
     run.alike(compile_here("handled_dlopen.c", "-fno-builtin", f"-I{HERE}"))
+
+
+def test_library_that_is_opened_late(run, compile_here):
+    """The search for an original reads no object that another thread may unload, except under the loader's lock."""
+    done = run(compile_here("opened_late.c", "-fno-builtin", "-pthread"), PRELOAD, preload=False,
+               GLIBC_TUNABLES="glibc.rtld.optional_static_tls=65536")
+    assert (done.returncode, done.stdout) == (0, "0 locked\n"), done.stderr
