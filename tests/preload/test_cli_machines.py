@@ -257,3 +257,8 @@ def test_topo_mistakes(gpufeed, tmp_path):
     assert gpufeed("topo", "--record").stderr == "gpufeed topo: --record needs a folder\n"
     (tmp_path / "file").write_text("")
     assert gpufeed("topo", "--record", str(tmp_path / "file")).returncode == 1
+
+
+def test_a_long_path_leaves_space_for_the_reason():
+    told = subprocess.run([COMMAND, "topo", "--machine=/nonexistent" + "/folder" * 200], capture_output=True, text=True, check=False)
+    assert told.returncode == 1 and told.stderr.endswith(": No such file or directory\n"), told

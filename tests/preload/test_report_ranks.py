@@ -27,6 +27,19 @@ def test_ranks_that_differ(shown):
         assert answer(shown, *even, flags=[f"--rank={index}"])["differing"] == []
 
 
+@pytest.mark.parametrize("file, function", [(300, 300), (900, 500)])
+def test_long_names_leave_space_for_the_rest(shown, file, function):
+    """Names of native functions have up to 1600 bytes. What follows a name, and the remedy, are whole."""
+    python = [{"file": f"/p/{'f' * file}.py", "line": 3, "function": "g" * function},
+              {"file": f"/p/{'h' * file}.py", "line": 9, "function": "m" * function}]
+    found = answer(shown, process(10, 0) + stall(50, 9000000, "faults", pid=10, python=python) + end(40, 10), *(
+        process(10 + rank, rank) + stall(50, 20000, "faults", pid=10 + rank, python=python) + end(100, 10 + rank) for rank in (1, 2)))
+    cause, = [text for text in found["verdict"] if "main cause" in text]
+    assert f"at {'f' * file}.py:3 in {'g' * function}, called from {'h' * file}.py:9 in {'m' * function}): the call was" in cause
+    assert re.search(r"; mostly at f{255}\), wrote its last line 50.0 s ", found["differing"][0])
+    assert re.search(r"faults \(9 s of stalls, mostly of rank 0 at f.*\): reuse buffers$", found["helps"][0])
+
+
 def test_slow_copies_of_a_rank(shown):
     ways = [{"staged": copied(10, 1 << 30, 3.0 if rank == 1 else 0.4)} for rank in range(3)]
     found = answer(shown, *(report(20 + rank, rank, to_device=way) for rank, way in enumerate(ways)))

@@ -92,7 +92,7 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
         struct item *item =
             new_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS);
         snprintf(
-            item->text, sizeof(item->text), "%s (%s of stalls%s): %s", name,
+            item->text, sizeof(item->text), "%s (%s of stalls%.400s): %s", name,
             gf_amount_time((double)row->us / 1e6),
             where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : ""),
             gf_help_remedy(gf_help_stall, name));

@@ -122,7 +122,7 @@ static void compare_stalls(const struct gf_answer *answer, const struct usual *u
            gf_amount_time(row->step_stall_s), row->first_step > 0 ? " in its steps" : "",
            gf_amount_time(usual->stall_s));
     if (tally && *gf_job_text(answer->job, (uint32_t)tally->main))
-        gf_say(words, "; mostly at %s", gf_tally_label(answer->job, GF_BY_SITE, tally->main));
+        gf_say(words, "; mostly at %.255s", gf_tally_label(answer->job, GF_BY_SITE, tally->main));
     gf_say(words, ")");
 }
 

@@ -200,18 +200,6 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
     return most;
 }
 
-/* Returns ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>". */
-static const char *site_text(const struct gf_answer *answer, const struct gf_tally_row *row)
-{
-    const uint32_t caller = main_caller(answer->job, row->main);
-    const bool is_all = row->main_us == row->us;
-
-    return gf_text(", %s of it at %s%s%s",
-                   is_all ? "all" : gf_amount_share((double)row->main_us, (double)row->us),
-                   gf_tally_label(answer->job, GF_BY_SITE, row->main),
-                   caller ? ", called from " : "", caller ? gf_job_text(answer->job, caller) : "");
-}
-
 /* Returns the largest cause that is known; the first row if none is known. */
 static const struct gf_tally_row *main_cause(const struct gf_answer *answer)
 {
@@ -221,21 +209,30 @@ static const struct gf_tally_row *main_cause(const struct gf_answer *answer)
     return answer->causes.rows;
 }
 
+/*
+ * Says where, too: ", 81 % of it at train.py:4 in load, called from train.py:9 in <module>". A name of
+ * a native function may be longer than gf_text permits.
+ */
 static void say_main_cause(struct gf_answer *answer)
 {
-    const char *where = "";
+    const struct gf_job *job = answer->job;
 
     if (!answer->causes.count)
         return;
     const struct gf_tally_row *row = main_cause(answer);
-    const char *cause = gf_tally_label(answer->job, GF_BY_CAUSE, row->key);
+    const char *cause = gf_tally_label(job, GF_BY_CAUSE, row->key);
     const char *meaning = gf_help_words(gf_help_stall, cause);
-    if (row->main && *gf_job_text(answer->job, (uint32_t)row->main))
-        where = site_text(answer, row);
+    const char *site = row->main ? gf_job_text(job, (uint32_t)row->main) : "";
+    const char *caller = *site ? gf_job_text(job, main_caller(job, row->main)) : "";
+    const char *part = !*site ? ""
+                       : row->main_us == row->us
+                           ? "all"
+                           : gf_amount_share((double)row->main_us, (double)row->us);
     gf_lines_add(&answer->verdict,
-                 "The main %scause of stalls is %s (%s of the stalled time%s)%s%s.",
+                 "The main %scause of stalls is %s (%s of the stalled time%s%s%s%s%s%s)%s%s.",
                  row == answer->causes.rows ? "" : "known ", cause,
-                 gf_amount_share((double)row->us, (double)answer->stall_us), where,
+                 gf_amount_share((double)row->us, (double)answer->stall_us), *site ? ", " : "",
+                 part, *site ? " of it at " : "", site, *caller ? ", called from " : "", caller,
                  *meaning ? ": " : "", meaning);
 }
 

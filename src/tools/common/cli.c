@@ -53,7 +53,7 @@ const char *gf_cli_machine_reason(const char *root, int error)
 {
     const bool is_other = error == -ENOENT && *root && access(root, F_OK) == 0;
 
-    return gf_text("cannot read %s: %s", *root ? root : "this machine",
+    return gf_text("cannot read %.900s: %s", *root ? root : "this machine",
                    is_other ? "`gpufeed topo --record` has not written this folder"
                             : strerror(-error));
 }
