@@ -64,9 +64,10 @@ def test_files_are_read_ahead(run, disk):
 
 @pytest.mark.parametrize("call", ["io-priority", "set-io-priority", "willneed"])
 def test_a_refused_call_ends_reading_ahead(run, disk, call):
-    plain, ours = both(run, "shared", disk, MAPPED_REFUSE=call)
+    report = disk / "report.json"
+    plain, ours = both(run, "shared", disk, MAPPED_REFUSE=call, GPUFEED_REPORT=report)
     assert plain.returncode == 0 and (ours.returncode, ours.stdout) == (0, plain.stdout), ours.stderr
-    counted = counts(run, disk, "shared", MAPPED_REFUSE=call)
+    counted = json.loads(report.read_text())["transfers"]["readahead"]
     assert (counted["advised_bytes"], counted["ahead_bytes"]) == (0, 0), counted
 
 
