@@ -11,12 +11,13 @@ import importlib.util
 import json
 
 import pytest
-from conftest import APPS
+from conftest import APPS, Runner
 
 LIBRARIES = (APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
 HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
 CASES = ["errors", "offsets", "unshared", "forked", "signals", "forking-handler", "descriptor", "shared-offset", "replaced",
          "closed", "locked", "cancelled"]
+COUNTED = {"offsets", "descriptor", "unshared"}  # tests look at the report of these runs
 
 
 def counts(run, tmp_path, what="offsets", **environment):
@@ -27,19 +28,34 @@ def counts(run, tmp_path, what="offsets", **environment):
     return json.loads(report.read_text())["transfers"]["parallel_read"]
 
 
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """counted(what) -> the counts of a case's only run with the library, whose output is the same as natively."""
+    made = {}
+
+    def get(what):
+        if what not in made:
+            folder = tmp_path_factory.mktemp(what)
+            report = {"GPUFEED_REPORT": folder / "report.json"} if what in COUNTED else {}
+            plain, ours = Runner().both(APPS / "filereads", what, folder, *LIBRARIES, sim=True, **report, **HELPED)
+            assert plain.returncode == 0, (plain.stdout, plain.stderr)
+            assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+            made[what] = json.loads((folder / "report.json").read_text())["transfers"]["parallel_read"] if report else None
+        return made[what]
+    return get
+
+
 @pytest.mark.parametrize("what", CASES)
-def test_as_natively(run, tmp_path, what):
-    plain, ours = run.both(APPS / "filereads", what, tmp_path, *LIBRARIES, sim=True, **HELPED)
-    assert plain.returncode == 0, (plain.stdout, plain.stderr)
-    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+def test_as_natively(counted, what):
+    counted(what)
 
 
 @pytest.mark.parametrize("what", ["offsets", "descriptor"])
-def test_several_threads_share_the_reads(run, tmp_path, what):
+def test_several_threads_share_the_reads(counted, what):
     """safetensors' pread64 is found at the first search, CPython's read after its first call."""
-    counted = counts(run, tmp_path, what)
-    assert counted["libraries"] == 2 and counted["calls"] >= 10, counted
-    assert counted["bytes"] >= 100 << 20, counted
+    counts_of_run = counted(what)
+    assert counts_of_run["libraries"] == 2 and counts_of_run["calls"] >= 10, counts_of_run
+    assert counts_of_run["bytes"] >= 100 << 20, counts_of_run
 
 
 @pytest.mark.parametrize("environment", [{"GPUFEED_PARALLEL_READ": "off"}, {"GPUFEED": "observe"}],
@@ -48,9 +64,9 @@ def test_option_off(run, tmp_path, environment):
     assert counts(run, tmp_path, KIT_TURNS=10, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
 
 
-def test_descriptors_of_another_thread_are_not_read(run, tmp_path):
+def test_descriptors_of_another_thread_are_not_read(counted):
     """The helpers find another file at the number, so the caller reads all pieces itself, or the rest natively."""
-    assert counts(run, tmp_path, "unshared")["libraries"] == 2
+    assert counted("unshared")["libraries"] == 2
 
 
 PYTHON = "/usr/bin/python3"
