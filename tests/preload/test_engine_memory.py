@@ -61,6 +61,36 @@ def test_memory_policy_of_threads_heap_and_children(feed, tmp_path):
     assert child["binding"]["policy"] == "preferred"
 
 
+REFUSED = """
+    number = {"x86_64": 279, "aarch64": 239}[platform.machine()]
+    if len(sys.argv) == 1:
+        import struct
+        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in [
+            (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]))
+        program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(code)))
+        libc = ctypes.CDLL(None)
+        assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+        os.execv(sys.executable, [sys.executable, __file__, "filtered"])
+"""
+
+
+def test_pages_of_a_move_without_move_pages(feed, tmp_path):
+    """The filters of Docker and Podman refuse move_pages also where they permit mbind. Then numa_maps is read."""
+    report = tmp_path / "r.json"
+    found = feed(POLICY + REFUSED + """
+    keep = bytearray(64 << 20)
+    start()
+    def moved():
+        path = os.environ["GPUFEED_REPORT"]
+        return os.path.exists(path) and json.load(open(path))["heap"]["migration"]["done"]
+    assert wait_for(moved, 60)
+    """, devices=NODE0, GPUFEED_REPORT=report)
+    if found.stdout.strip() == "refused":
+        pytest.skip("get_mempolicy is refused here (container without SYS_NICE)")
+    moved = json.loads(report.read_text())["heap"]["migration"]
+    assert moved["before"]["bytes"] > 56 << 20 and moved["after"]["by_node"]["0"] > 56 << 20
+
+
 SLOW_MOVE = r"""
 #include <dlfcn.h>
 #include <sys/syscall.h>

@@ -169,23 +169,29 @@ static uint64_t count_left(void)
     return bytes - job.offset;
 }
 
-static void finish_job(struct gf_report_migration *report)
+/* The filters of Docker and Podman refuse move_pages also where they permit mbind. */
+static struct gf_pages read_job_pages(void)
 {
     struct gf_locality now;
 
+    gf_locality_sample(job.ranges, job.count, &now);
+    if (!now.known)
+        gf_locality_pages("/proc/self/numa_maps", job.ranges, job.count, &now);
+    return now.heap;
+}
+
+static void finish_job(struct gf_report_migration *report)
+{
     report->left_bytes = count_left();
     report->stopped = report->left_bytes > 0;
     report->done = !report->stopped;
-    gf_locality_sample(job.ranges, job.count, &now);
-    report->after = now.heap;
+    report->after = read_job_pages();
     free(job.ranges);
     job.ranges = NULL;
 }
 
 static bool begin_job(const struct gf_placement *placement, struct gf_report_migration *report)
 {
-    struct gf_locality now;
-
     job.epoch = placement->epoch;
     free(job.ranges);
     job.ranges = NULL;
@@ -196,8 +202,7 @@ static bool begin_job(const struct gf_placement *placement, struct gf_report_mig
     job.count = gf_process_heap_ranges(&job.ranges);
     if (!job.ranges)
         return false;
-    gf_locality_sample(job.ranges, job.count, &now);
-    *report = (struct gf_report_migration){.wanted = true, .before = now.heap};
+    *report = (struct gf_report_migration){.wanted = true, .before = read_job_pages()};
     return true;
 }
 
