@@ -444,7 +444,9 @@ static int find_last(struct walk *walk, void *closure)
         return fd;
     close_one(fd);
     const int result = read_link(walk);
-    return result == MAGIC ? -EINVAL : result ? result : AGAIN;
+    return result == MAGIC ? open_at(walk->folder, walk->name, O_PATH | O_CLOEXEC, 0)
+           : result        ? result
+                           : AGAIN;
 }
 
 int gf_output_find(const char *path)

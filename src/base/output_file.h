@@ -104,8 +104,8 @@ int gf_output_replace_seen(const char *path, const void *bytes, size_t length,
                            enum gf_output_flags flags, struct gf_replaced *ret);
 
 /*
- * Returns a descriptor, opened with O_PATH, of the file that gf_output_begin would replace; -errno if there
- * is none, as for a link that it would not follow.
+ * Returns a descriptor, opened with O_PATH, of the file that gf_output_begin would replace or, through a
+ * link of procfs, write; -errno if there is none, as for a link that it would not follow.
  */
 int gf_output_find(const char *path);
 

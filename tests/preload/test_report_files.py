@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import subprocess
 
 import pytest
 
@@ -298,6 +299,9 @@ def test_a_log_or_a_report_is_never_overwritten(run, tmp_path, flag, text):
     done = run(COMMAND, "report", f"--{flag}", "a", preload=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, f"gpufeed report: --{flag} took a as the file to write; name both: --{flag} FILE PATH...\n")
     assert (tmp_path / "a").read_text() == text and sorted(os.listdir(tmp_path)) == ["a", "b"]
+    with open(tmp_path / "a", "r+", encoding="utf-8") as log:
+        done = subprocess.run([COMMAND, "report", f"--{flag}", "/dev/stdout", "b"], stdout=log, stderr=subprocess.PIPE, cwd=tmp_path, check=False)
+    assert done.returncode == 2 and (tmp_path / "a").read_text() == text, done
     for _ in range(2):  # a file that the command wrote before is renewed
         assert run(COMMAND, "report", f"--{flag}", "c", "b", preload=False, cwd=tmp_path).returncode == 0
 
