@@ -235,14 +235,19 @@ def test_a_producer_without_work_is_a_wait_for_data(loop):
     """, 2), {"process"})
 
 
-def test_a_thread_of_autograd_compiles_for_the_thread_that_waits_for_it(loop, tmp_path):
-    """PyTorch compiles the backward pass when it first runs, in a thread of autograd."""
+def write_autograd(folder):
+    """Writes modules with the names of PyTorch's, and returns the lines that make them importable."""
     packages = {"torch/__init__.py": "", "torch/autograd/__init__.py": "def backward(done):\n    done.acquire()\n",
                 "torch/autograd/function.py": "def apply(call):\n    call()\n",
                 "torch/_inductor/compile_fx.py": "import time\ndef compile_fx_inner():\n    time.sleep(0.05)\n"}
     for name, text in packages.items():
-        (tmp_path / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "site-packages" / name).write_text(text, encoding="utf-8")
+        (folder / "site-packages" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "site-packages" / name).write_text(text, encoding="utf-8")
+    return f"import sys\nsys.path.insert(1, {str(folder / 'site-packages')!r})\n"
+
+
+def test_a_thread_of_autograd_compiles_for_the_thread_that_waits_for_it(loop, tmp_path):
+    """PyTorch compiles the backward pass when it first runs, in a thread of autograd."""
     _, line, summary = loop("""
         import _thread, torch.autograd, torch.autograd.function, torch._inductor.compile_fx as compiler
         def backward():
@@ -254,5 +259,31 @@ def test_a_thread_of_autograd_compiles_for_the_thread_that_waits_for_it(loop, tm
             _thread.start_new_thread(run, ())
             torch.autograd.backward(done)
         steps(backward)
-    """, {"compile"}, before=f"import sys\nsys.path.insert(1, {str(tmp_path / 'site-packages')!r})\n")
+    """, {"compile"}, before=write_autograd(tmp_path))
     assert line["function"] == "backward", summary
+
+
+def test_a_thread_of_autograd_compiles_only_for_backward(loop, tmp_path):
+    """A thread that waits for another thing does not wait for the backward pass of a third thread."""
+    loop("""
+        import torch.autograd.function, torch._inductor.compile_fx as compiler
+        asked, done = threading.Event(), threading.Event()
+        def answer():
+            while asked.wait():
+                asked.clear()
+                time.sleep(0.02)
+                done.set()
+        def compile_always():
+            while True:
+                torch.autograd.function.apply(compiler.compile_fx_inner)
+        threading.Thread(target=answer, daemon=True).start()
+        threading.Thread(target=compile_always, daemon=True).start()
+        def wait_for_a_thread():
+            done.clear()
+            asked.set()
+            done.wait()
+            time.sleep(0.1)
+        steps(wait_for_a_thread)
+    """, {"sleep"}, before=write_autograd(tmp_path))
+    causes = json.loads((tmp_path / "report.json").read_text())["gpu_time"]["devices"][0]["causes"]
+    assert "compile" not in causes, causes

@@ -150,6 +150,9 @@ enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_
 /* Whether a running thread is inside of PyTorch or of a model, and so prepares work for the GPU. */
 bool gf_wait_prepares_work(const struct gf_python_place *place);
 
+/* Whether the program's line called backward(), which waits for a thread of autograd. */
+bool gf_wait_is_for_backward(const struct gf_python_place *place);
+
 /* Whether frames of autograd call the Python code of an operation's backward pass. */
 bool gf_wait_is_backward(const struct gf_python_place *place);
 

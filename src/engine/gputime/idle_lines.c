@@ -236,15 +236,17 @@ static void carry_on(struct host_reading *r, bool is_own)
 
 /*
  * PyTorch compiles the backward pass in a thread of autograd, when it first runs. The thread that
- * called backward() waits for it.
+ * called backward() waits for it. Other threads are not read for other waits: a long reading makes the
+ * next one late, and until then all gaps get its cause.
  */
-static void look_behind(struct host_reading *r)
+static void look_behind(struct host_reading *r, const struct gf_python_place *place)
 {
-    struct gf_python_place place;
+    struct gf_python_place behind;
 
-    if (r->cause != gf_host_thread || !gf_python_line_read_backward(r->sample->python, &place))
+    if (r->cause != gf_host_thread || !gf_wait_is_for_backward(place) ||
+        !gf_python_line_read_backward(r->sample->python, &behind))
         return;
-    const enum gf_host_cause cause = gf_wait_cause(gf_wait_running, &place);
+    const enum gf_host_cause cause = gf_wait_cause(gf_wait_running, &behind);
     if (gf_wait_is_by_frames(cause))
         r->cause = cause;
 }
@@ -269,7 +271,7 @@ static void read_host(void *closure)
     carry_on(r, is_own);
     r->has_workers = may_wait_for_workers(r->cause, &place);
     if (is_own && !r->has_workers)
-        look_behind(r);
+        look_behind(r, &place);
 }
 
 static void ask_workers(struct host_reading *r)

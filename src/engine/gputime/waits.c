@@ -272,6 +272,11 @@ bool gf_wait_prepares_work(const struct gf_python_place *place)
            has_frame("torch/nn/modules/module.py", "", place->frames, place->all);
 }
 
+bool gf_wait_is_for_backward(const struct gf_python_place *place)
+{
+    return has_frame("torch/autograd/", "backward", place->frames, place->count);
+}
+
 bool gf_wait_is_backward(const struct gf_python_place *place)
 {
     return has_frame("torch/autograd/function.py", "apply", place->frames, place->all);
