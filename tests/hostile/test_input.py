@@ -165,6 +165,7 @@ def test_ranks_that_differ(tmp_path):
         PROCESS % (1795866773, i + 2, i + 2, i, 0) + gpu % (i + 2, 80000 * (i % 2) + 1) + wait % (i + 2) for i in range(40000)))
     assert b"39999 " in bounded("report", "--by", "rank", "--top", 100000, tmp_path / "log", cpu_s=3).stdout
     assert bounded("report", tmp_path / "log", "--html", tmp_path / "page", cpu_s=4).returncode == 0
+    assert bounded("report", tmp_path / "log", "--prometheus", "-", cpu_s=3, memory=256 << 20).stdout.count(b'cause="lock"} 1\n') == 40000
     answer = json.loads(re.search('<script type="application/json"[^>]*>(.*?)</script>', (tmp_path / "page").read_text(), re.S)[1])["answer"]
     # With 150 000 rows, the page's script would fail.
     assert (answer["job"]["ranks"], len(answer["ranks"]), len(answer["differing"])) == (40000, 10000, 10000)

@@ -18,6 +18,12 @@ struct named {
     size_t room;
 };
 
+/* Stalls of an owner and cause. */
+struct sum {
+    uint32_t owner, cause; /* number of the cause's name */
+    double count, s;
+};
+
 struct metrics {
     FILE *out;
     const struct gf_job *job;
@@ -30,7 +36,9 @@ struct metrics {
     uint32_t *reports; /* by owner: 1 + the first process that has a report; 0: none has */
     bool *logged;      /* by owner: a log contains lines of one of these processes */
     double *delays;    /* seconds, by owner */
-    struct named *stalls, *stall_s; /* by owner: of each cause */
+    struct gf_text_pool causes, keys; /* keys: owner and cause */
+    struct sum *sums;                 /* by the number of the key */
+    size_t room;
 };
 
 static void head(const struct metrics *metrics, enum gf_metric metric)
@@ -80,8 +88,6 @@ static void find_owners(struct metrics *metrics)
     metrics->reports = gf_cli_alloc(count, sizeof(*metrics->reports));
     metrics->logged = gf_cli_alloc(count, sizeof(*metrics->logged));
     metrics->delays = gf_cli_alloc(count, sizeof(*metrics->delays));
-    metrics->stalls = gf_cli_alloc(count, sizeof(*metrics->stalls));
-    metrics->stall_s = gf_cli_alloc(count, sizeof(*metrics->stall_s));
     for (uint32_t i = 0; i < count; i++) {
         const struct gf_job_process *process = &job->processes[i];
         /* A rank below 0 is no rank. */
@@ -129,27 +135,30 @@ static void free_named(struct named *named)
     free(named->values);
 }
 
-/* Writes a line for each value, whose name is the value of the label. */
-static void print_named(const struct metrics *metrics, enum gf_metric metric, size_t process,
-                        const char *name, const struct named *named)
+/*
+ * A job may have a process for each worker of each epoch, so the processes share the pools: an empty pool
+ * has 8 KiB.
+ */
+static void count_stalls(struct metrics *metrics, uint32_t owner, const char *cause, double count,
+                         double seconds)
 {
-    /* A pool's first text is "". */
-    for (uint32_t i = 1; i < named->names.count; i++) {
-        line(metrics, metric, process);
-        label(metrics->out, name, gf_text_pool_get(&named->names, i));
-        value(metrics, named->values[i]);
-    }
+    const uint32_t name = gf_text_pool_put(&metrics->causes, gf_report_plain(cause, 64 + 24));
+    const uint32_t key[] = {owner, name};
+    bool is_new;
+
+    if (!name)
+        return;
+    const uint32_t number =
+        gf_text_pool_add(&metrics->keys, (const char *)key, sizeof(key), &is_new);
+    struct sum *sum = GF_POOL_SLOT(metrics->sums, number, metrics->room);
+    *sum = (struct sum){owner, name, sum->count + count, sum->s + seconds};
 }
 
-static void count_stalls(const struct metrics *metrics, size_t owner, const char *cause,
-                         double count, double seconds)
-{
-    add_named(&metrics->stalls[owner], cause, count);
-    add_named(&metrics->stall_s[owner], cause, seconds);
-}
+GF_COMPARATOR(by_owner, struct sum,
+              gf_order(one->owner, other->owner) ?: gf_order(one->cause, other->cause))
 
 /* A process without a log has the sums of its report. */
-static void sum_stalls(const struct metrics *metrics)
+static void sum_stalls(struct metrics *metrics)
 {
     const struct gf_job *job = metrics->job;
     const char *cause;
@@ -167,16 +176,19 @@ static void sum_stalls(const struct metrics *metrics)
             count_stalls(metrics, metrics->owners[i], cause, gf_report_number(row, "count"),
                          gf_report_number(row, "us") / 1e6);
     }
+    if (metrics->keys.count) /* the first key is "" */
+        qsort(metrics->sums + 1, metrics->keys.count - 1, sizeof(*metrics->sums), by_owner);
 }
 
 static void print_causes(const struct metrics *metrics, enum gf_metric metric)
 {
-    const struct named *sums =
-        metric == gf_metric_stall_seconds ? metrics->stall_s : metrics->stalls;
-
     head(metrics, metric);
-    for (size_t i = 0; i < metrics->job->process_count; i++)
-        print_named(metrics, metric, i, "cause", &sums[i]);
+    for (uint32_t i = 1; i < metrics->keys.count; i++) {
+        const struct sum *sum = &metrics->sums[i];
+        line(metrics, metric, sum->owner);
+        label(metrics->out, "cause", gf_text_pool_get(&metrics->causes, sum->cause));
+        value(metrics, metric == gf_metric_stall_seconds ? sum->s : sum->count);
+    }
 }
 
 /*
@@ -237,7 +249,12 @@ static void print_nodes(const struct metrics *metrics, enum gf_metric metric, si
 
     json_object_foreach(json_object_get(pinned, "in_use_by_node"), node, bytes)
         add_named(&named, node, json_number_value(bytes));
-    print_named(metrics, metric, process, "node", &named);
+    /* A pool's first text is "". */
+    for (uint32_t i = 1; i < named.names.count; i++) {
+        line(metrics, metric, process);
+        label(metrics->out, "node", gf_text_pool_get(&named.names, i));
+        value(metrics, named.values[i]);
+    }
     free_named(&named);
 }
 
@@ -330,12 +347,9 @@ void gf_prometheus_write(FILE *out, const struct gf_answer *answer)
     find_owners(&metrics);
     sum_stalls(&metrics);
     print_metrics(&metrics);
-    for (size_t i = 0; i < metrics.job->process_count; i++) {
-        free_named(&metrics.stalls[i]);
-        free_named(&metrics.stall_s[i]);
-    }
-    free(metrics.stalls);
-    free(metrics.stall_s);
+    gf_text_pool_free(&metrics.causes);
+    gf_text_pool_free(&metrics.keys);
+    free(metrics.sums);
     free(metrics.owners);
     free(metrics.reports);
     free(metrics.logged);
