@@ -275,6 +275,11 @@ def test_page_of_nothing(written):
     assert data["events"] == data["lanes"] == data["answer"]["ranks"] == [] and data["answer"]["verdict"]
 
 
+def test_page_of_a_stall_without_stack_and_cause(written):
+    data = json.loads(Page(written("html", process() + stall(1, 5000, "", python=[]))).data)["stalled"]
+    assert (data["stacks"][0], data["rows"]) == ("unknown", [[-1, 0, 5000]])
+
+
 def test_files_that_cannot_be_written(run, tmp_path):
     (tmp_path / "log").write_text(LOG)
     done = run(COMMAND, "report", tmp_path / "log", "--html", tmp_path / "none" / "page", preload=False)

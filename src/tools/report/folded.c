@@ -134,7 +134,7 @@ json_t *gf_stall_stacks(const struct gf_job *job)
         }
         FILE *out = gf_cli_memory(open_memstream(&text, &length));
         print_stack(out, job, &job->stacks[lines[i].stack]);
-        print_frame(out, gf_job_text(job, lines[i].cause));
+        print_frame(out, gf_tally_label(job, GF_BY_CAUSE, lines[i].cause));
         fclose(out);
         add_stack(&stacks, -1, gf_cli_memory(text), length, lines[i].us);
         free(text);
