@@ -161,8 +161,10 @@ void gf_locality_sample(const struct gf_range *ranges, size_t count, struct gf_l
             random ^= random << 17;
             pages[i] = address_at(&cursor, (call * QUERIED + i) * part + random % part);
         }
-        if (!gf_pages_query(pages, QUERIED, node))
+        if (!gf_pages_query(pages, QUERIED, node)) {
+            ret->heap = (struct gf_pages){0};
             return;
+        }
         for (unsigned i = 0; i < QUERIED; i++)
             if (node[i] >= 0) {
                 ret->heap.node[gf_min((unsigned)node[i], GF_LOCALITY_NODES - 1u)] += part;
