@@ -233,10 +233,7 @@ static void slow_rounds(unsigned rounds)
 
     captured = kit_stream();
     MUST(cu.cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
-        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, blocking));
-        MUST(cu.cuStreamSynchronize(blocking));
-    }
+    kit_complete_ring(device, host, SIZE, blocking);
     memset(gates, 0, rounds * sizeof(*gates));
     kit_clock(gates, rounds);
     for (unsigned i = 0; i < rounds; i++) {
@@ -272,10 +269,7 @@ static void capture_around(void *unused)
 static void within_rounds(unsigned rounds)
 {
     captured = kit_stream();
-    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
-        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, captured));
-        MUST(cu.cuStreamSynchronize(captured));
-    }
+    kit_complete_ring(device, host, SIZE, captured);
     for (unsigned i = 0; i < rounds; i++) {
         MUST(cu.cuMemsetD8Async(device, 0, SIZE, captured));
         MUST(cu.cuStreamSynchronize(captured));

@@ -97,11 +97,7 @@ int main(int argc, char **argv)
     stream = kit_stream();
     device = kit_device(SIZE);
     host = kit_pageable(SIZE);
-    memset(host, 1, SIZE);
-    for (unsigned i = 0; i < 4; i++) { /* from now on, the ring exists */
-        MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
-        MUST(cu.cuStreamSynchronize(stream));
-    }
+    kit_complete_ring(device, host, SIZE, stream);
     sem_init(&begins, 0, 0);
     sem_init(&filled, 0, 0);
     sigaction(SIGSEGV, &action, NULL);
