@@ -104,8 +104,9 @@ int gf_output_replace_seen(const char *path, const void *bytes, size_t length,
                            enum gf_output_flags flags, struct gf_replaced *ret);
 
 /*
- * Returns a descriptor, opened with O_PATH, of the file that gf_output_begin would replace or, through a
- * link of procfs, write; -errno if there is none, as for a link that it would not follow.
+ * Returns a descriptor, opened with O_PATH, of the file that gf_output_begin would replace. If it would
+ * write through a link of procfs, the descriptor is that of the link's target. Returns -ENOENT without a
+ * file, and another -errno where gf_output_begin would fail, as at a link that it does not follow.
  */
 int gf_output_find(const char *path);
 

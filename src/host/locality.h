@@ -3,7 +3,7 @@
  * Reads on which CPUs this process's threads may run, and on which nodes its pages are. This needs
  * no privilege: sched_getaffinity returns the masks, move_pages and /proc/self/numa_maps the nodes of
  * pages. Reading numa_maps takes about 9 ms per GiB, and holds a lock that page faults take, so it is
- * read at exit only.
+ * read at exit only, and for a move of the heap's pages where move_pages is refused.
  */
 #pragma once
 

@@ -68,8 +68,8 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
                          char ret_path[GF_PYTHON_PATH]);
 
 /*
- * Reads the place of a thread of PyTorch's autograd that executes Python, of the interpreter of this
- * thread state. Returns false if there is none.
+ * Reads the place of a thread of PyTorch's autograd that executes Python, in the interpreter to which
+ * this thread state belongs. Returns false if no such thread is found.
  */
 bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret);
 

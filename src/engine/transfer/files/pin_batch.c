@@ -78,8 +78,8 @@ static bool is_in_pin_memory(void)
 }
 
 /*
- * Returns a pool with enough running helpers. If there is none, returns NULL, and requests that the
- * helpers of the current context be started.
+ * Returns a pool with enough running helpers. If no pool has enough, starts to prepare those of the
+ * current context, and returns NULL.
  */
 static struct gf_pool *find_helpers(void)
 {
