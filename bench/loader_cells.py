@@ -5,7 +5,7 @@
 bench/loader_cells.py [--rounds N] [--seconds S] [--gpufeed PATH] CELL...
 
 A CELL is KIND:WORKERS:ARM[:BATCH], for example pinned:12:on or to:8:native:64. KIND is pinned (pin_memory=True, non_blocking=True),
-to (.to(device)) or gpu (the GPU alone, without a loader). ARM is native, on, later (GPUFEED_UNMAP=later), alone
+to (.to(device)) or gpu (the GPU alone, without a loader). ARM is native, on, now (GPUFEED_UNMAP=now), alone
 (GPUFEED_PARALLEL_PIN=off), huge-native or huge-on (a private /dev/shm with huge pages; the first needs root).
 All cells stay alive, each with its own workers. A round measures each cell once, in shuffled order, after the batches
 that waited meanwhile. Prints images/s, and the ratio of each cell to the first one of its kind, workers and batch
@@ -25,7 +25,7 @@ MOUNT = ("unshare", "-m", "sh", "-c", 'mount -t tmpfs -o huge=within_size,size=5
 
 
 def prefix(arm, gpufeed):
-    return {"native": (), "on": (gpufeed, "run", "--"), "later": (gpufeed, "run", "--unmap=later", "--"),
+    return {"native": (), "on": (gpufeed, "run", "--"), "now": (gpufeed, "run", "--unmap=now", "--"),
             "alone": (gpufeed, "run", "--parallel-pin=off", "--"), "huge-native": MOUNT,
             "huge-on": (gpufeed, "run", "--shm=huge", "--")}[arm]
 

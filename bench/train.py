@@ -16,7 +16,7 @@ shuffled order, while the others sleep. With workers, it first takes all prefetc
 training. Untimed steps follow, and then the timed ones. `CPUs` means the CPU seconds of the process
 and its workers per second.
 
-Scripts: plain copies with .to(device), ours-later with GPUFEED_UNMAP=later; plain-async with .to(device, non_blocking=True), as in
+Scripts: plain copies with .to(device), ours-now with GPUFEED_UNMAP=now; plain-async with .to(device, non_blocking=True), as in
 PyTorch's ImageNet example, without pin_memory; hand with both; unsampled is ours-async with
 GPUFEED_GPU_TIME=0. `again` is a second plain, to show chance. GF_DRY=1: small, on the simulated driver."""
 
@@ -33,10 +33,10 @@ PYTHON = os.environ.get("GF_PYTHON", "/usr/bin/python3" if arms.DRY else "python
 # PyTorch's performance tuning guide.
 JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,"
             "dirty_decay_ms:9000000000,muzzy_decay_ms:9000000000")
-VISION = ("plain", "plain-async", "ours", "ours-later", "ours-async", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl")
+VISION = ("plain", "plain-async", "ours", "ours-now", "ours-async", "hand", "ours+hand", "jemalloc", "tcmalloc", "numactl")
 TASKS = {  # task: (warm steps, steps, arms, unit, claims)
     "resnet18": (10, 40, (*VISION, "again"), "images",
-                 [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours-later", "plain", 1.5), ("ours-later", "hand", 1.0),
+                 [("ours", "plain", 1.5), ("ours", "hand", 1.0), ("ours-now", "plain", 1.5),
                   ("ours-async", "plain-async", 1.5),
                   ("ours-async", "hand", 1.0), ("ours+hand", "hand", 0.99)]),
     "resnet50": (10, 24, VISION, "images",
@@ -69,7 +69,7 @@ def commands():
     """Returns {arm: (command, environment)} of the arms that can run here."""
     program = [PYTHON, arms.SOURCE / "bench" / "train_arm.py"]
     known = {"plain": (program, {}), "again": (program, {}), "ours": (program, arms.ours()),
-             "ours-later": (program, arms.ours(GPUFEED_UNMAP="later")),
+             "ours-now": (program, arms.ours(GPUFEED_UNMAP="now")),
              "plain-async": ([*program, "--async"], {}), "ours-async": ([*program, "--async"], arms.ours()),
              "unsampled": ([*program, "--async"], arms.ours(GPUFEED_GPU_TIME=0)),
              "hand": ([*program, "--hand"], {}), "ours+hand": ([*program, "--hand"], arms.ours())}

@@ -148,10 +148,12 @@ struct gf_transfer_ops {
 
     /*
      * Called before a large munmap. Helpers may remove the range's pages from the page tables
-     * first, so that the munmap takes less time. Returns true if the engine has unmapped the range
-     * from these addresses; then the hook must not call munmap. May be NULL.
+     * first, so that the munmap takes less time. If the result is not NULL, the hook passes it to
+     * `unmapped` after the munmap. May be NULL.
      */
-    bool (*unmap)(void *at, size_t bytes);
+    void *(*unmap)(void *at, size_t bytes);
+    /* Called after the munmap. failed: whether it failed. */
+    void (*unmapped)(void *kept, bool failed);
 
     /*
      * Called before a call of the program puts something on a stream, if gf_submit_table.holds is

@@ -264,31 +264,30 @@ LOCK_HOOK(mlockall, (int flags), flags)
 
 /*
  * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries
- * of a large range, or may unmap the range later. All other calls pass through. A memory monitor
+ * of a large range, and may free its file later. All other calls pass through. A memory monitor
  * may redirect the heap's calls of munmap to this hook; they pass through, too.
  */
 
 /* For a smaller range, waking the helpers takes as long as the time that they save. */
 #define LEAST ((size_t)32 << 20)
 
-/*
- * Offers the range to the engine. Returns true if the engine takes care of the range, so that
- * munmap must not be called.
- */
-static GF_COLD bool unmap_range(void *at, size_t bytes)
+static GF_COLD int unmap_range(void *at, size_t bytes)
 {
-    bool done = false;
+    void *kept = NULL;
 
     GF_WITH_TRANSFER({
         gf_count(gf_hook_munmap);
-        done = transfer->unmap && transfer->unmap(at, bytes);
+        kept = transfer->unmap ? transfer->unmap(at, bytes) : NULL;
     });
-    return done;
+    const int result = gf_originals()->munmap(at, bytes);
+    if (kept)
+        GF_WITH_TRANSFER(transfer->unmapped(kept, result != 0));
+    return result;
 }
 
 int gf_on_munmap(void *at, size_t bytes)
 {
-    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_heap_unmaps() && unmap_range(at, bytes))
-        return 0;
+    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_heap_unmaps())
+        return unmap_range(at, bytes);
     return gf_originals()->munmap(at, bytes);
 }

@@ -152,6 +152,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .device_free_waits = gf_device_free_waits,
         .waited = gf_host_waited,
         .unmap = gf_unmap,
+        .unmapped = gf_unmapped,
         .await_hold = gf_hold_await,
         .capture_begins = gf_capture_begins,
         .capture_begun = gf_capture_begun,

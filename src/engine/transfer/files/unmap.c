@@ -11,28 +11,26 @@
 #include "os/headroom.h"
 #include "os/permit.h"
 
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 
-#define SLOTS 4
+#define SLOTS 2
 
 /*
- * A mapping that a helper frees. If `bytes` is 0, there is no mapping, and the helper only reads
- * the headroom.
+ * A deleted file that stays open until a helper frees its pages. If `page` is NULL, there is no
+ * file, and the helper only reads the headroom.
  */
 static struct slot {
     /* a job without an owner; helpers work on it only while no copy needs them */
     struct gf_pieces job;
     _Atomic bool taken;
-    char *area; /* the reserved address range around `at`; NULL: not reserved, or unmapped */
-    size_t area_bytes;
-    char *at;
+    void *page; /* a second mapping of the file's first page */
+    void *at;   /* the program's mapping */
     size_t bytes;
 } slots[SLOTS];
 
-static _Atomic uint64_t pending;  /* bytes of mappings that were moved and are not freed yet */
+static _Atomic uint64_t pending;  /* bytes of mappings whose files are not freed yet */
 static _Atomic uint64_t read_ns;  /* when the headroom was last read; 0: never */
 static _Atomic uint64_t headroom; /* bytes left of memory or of /dev/shm, whichever is less */
 
@@ -76,53 +74,34 @@ static void job_done(struct gf_pieces *job)
 }
 
 /*
- * Makes a raw system call. Only this file uses these addresses, so hooks of munmap must not see the
- * call.
+ * Frees the file, and reads the headroom again. Makes a raw system call: only this file knows the
+ * address, so hooks of munmap must not see the call.
  */
-static void unmap_area(struct slot *slot)
+static bool free_file(struct gf_pieces *job, uint64_t piece)
 {
-    if (slot->area)
-        syscall(SYS_munmap, slot->area, slot->area_bytes);
-    slot->area = NULL;
-}
+    const struct slot *slot = (struct slot *)job;
 
-/*
- * Each piece but the last removes the pages of one huge page. The last piece unmaps the area, which
- * frees the file's pages, and reads the headroom again.
- */
-static bool do_piece(struct gf_pieces *job, uint64_t piece)
-{
-    struct slot *slot = (struct slot *)job;
-    const size_t done = (size_t)piece * GF_HUGE_PAGE;
-
-    if (done < slot->bytes) {
-        madvise(slot->at + done, gf_min(GF_HUGE_PAGE, slot->bytes - done), MADV_DONTNEED);
-    } else {
-        unmap_area(slot);
-        read_headroom();
-    }
+    (void)piece;
+    if (slot->page)
+        syscall(SYS_munmap, slot->page, gf_page_size());
+    read_headroom();
     return true;
 }
 
-static void hand_over(struct gf_pool *pool, struct slot *slot)
+static void hand_over(struct slot *slot)
 {
-    const uint64_t pieces = (slot->bytes + GF_HUGE_PAGE - 1) / GF_HUGE_PAGE + 1;
-
-    slot->job = (struct gf_pieces){.work = do_piece,
-                                   .done = job_done,
-                                   .max_helpers = 1,
-                                   .low_priority = true,
-                                   .total = pieces};
+    slot->job = (struct gf_pieces){
+        .work = free_file, .done = job_done, .max_helpers = 1, .low_priority = true, .total = 1};
     gf_add_relaxed(&pending, slot->bytes);
-    gf_pool_open(pool, &slot->job, pieces);
+    gf_pool_open(gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS), &slot->job, 1);
 }
 
 /*
- * Whether so much memory is left that no allocation fails if this mapping is freed a moment later.
- * If the headroom was read too long ago, returns false and lets a helper read it again, because
- * reading it opens files, and a hook must open none.
+ * Whether so much memory is left that no allocation fails if this mapping's file is freed a moment
+ * later. If the headroom was read too long ago, returns false and lets a helper read it again,
+ * because reading it opens files, and a hook must open none.
  */
-static bool has_headroom(struct gf_pool *pool, size_t bytes)
+static bool has_headroom(size_t bytes)
 {
     const uint64_t read = gf_load_acquire(&read_ns);
 
@@ -130,83 +109,49 @@ static bool has_headroom(struct gf_pool *pool, size_t bytes)
         return gf_load_relaxed(&headroom) / GF_TUNE_UNMAP_LATER_TIMES >= bytes;
     struct slot *slot = take_unmap_slot();
     if (slot) {
+        slot->page = NULL;
         slot->bytes = 0;
-        hand_over(pool, slot);
+        hand_over(slot);
     }
     return false;
 }
 
-/* Whether RLIMIT_AS is set. A mapping that was moved would still count against this limit. */
-static bool is_address_space_limited(void)
-{
-    struct rlimit space;
-    return getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY;
-}
-
 /*
- * Reserves an address range for a mapping of `bytes` bytes. The new address has the same offset in
- * a huge page as `like`, so that the kernel can move whole page tables.
+ * Keeps the file of a whole mapping open by a second mapping of one page, so that munmap does not
+ * free the file's pages. Children do not inherit this page: one that is forked now would keep the
+ * file as long as it lives. It has the program's mapping not at all, as after the munmap. Returns
+ * NULL if little memory is left, the amount of memory left is not known yet, or the kernel refuses.
  */
-static bool reserve(struct slot *slot, const char *like, size_t bytes)
-{
-    slot->area_bytes = bytes + GF_HUGE_PAGE;
-    void *area =
-        mmap(NULL, slot->area_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (area == MAP_FAILED)
-        return false;
-    madvise(area, slot->area_bytes, MADV_DONTFORK);
-    slot->area = area;
-    slot->at = slot->area + ((uintptr_t)like - (uintptr_t)area) % GF_HUGE_PAGE;
-    slot->bytes = bytes;
-    return true;
-}
-
-/*
- * Moves the mapping to the slot's area. Calls libc's mremap, because communication libraries hook
- * mremap and munmap to learn which ranges are no longer mapped. A failed mremap may already have
- * unmapped the target range, and another thread may have mapped something at the same addresses. So
- * after a failure the area is not unmapped, and no mapping is moved again. A child that is forked
- * during the move has the mapping at its old address or not at all.
- */
-static bool move(struct slot *slot, void *at, size_t bytes)
-{
-    static _Atomic bool refused;
-
-    if (gf_load_relaxed(&refused) || !reserve(slot, at, bytes))
-        return false;
-    if (madvise(at, bytes, MADV_DONTFORK) != 0) {
-        unmap_area(slot);
-        return false;
-    }
-    if (mremap(at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, slot->at) == MAP_FAILED) {
-        madvise(at, bytes, MADV_DOFORK);
-        gf_store_relaxed(&refused, true);
-        slot->area = NULL;
-        return false;
-    }
-    /* If the mapping was locked, it would still count against RLIMIT_MEMLOCK. */
-    syscall(SYS_munlock, slot->area, slot->area_bytes);
-    return true;
-}
-
-/*
- * Moves a mapping away, and lets a helper free it. The range must be one whole mapping of a deleted
- * file in /dev/shm. True: nothing is mapped in the range any more, as after munmap. False: nothing
- * has changed, because little memory is left, the amount of memory left is not known yet, or the
- * kernel refused. Opens no file. Keeps errno. May be called on any thread.
- */
-static bool gf_unmap_move(struct gf_pool *pool, void *at, size_t bytes)
+static struct slot *keep_file(void *at, size_t bytes)
 {
     gf_keep_errno();
-    struct slot *slot =
-        !is_address_space_limited() && has_headroom(pool, bytes) ? take_unmap_slot() : NULL;
-    const bool moved = slot && move(slot, at, bytes);
+    struct slot *slot = has_headroom(bytes) ? take_unmap_slot() : NULL;
 
-    if (moved)
-        hand_over(pool, slot);
-    else if (slot)
-        give_slot(slot);
-    return moved;
+    if (!slot)
+        return NULL;
+    if (madvise(at, bytes, MADV_DONTFORK) == 0) {
+        /* An old size of 0 maps the pages a second time. */
+        void *page = (void *)syscall(SYS_mremap, at, 0, gf_page_size(), MREMAP_MAYMOVE, NULL);
+        if (page != MAP_FAILED) {
+            slot->page = page;
+            slot->at = at;
+            slot->bytes = bytes;
+            return slot;
+        }
+        madvise(at, bytes, MADV_DOFORK);
+    }
+    give_slot(slot);
+    return NULL;
+}
+
+void gf_unmapped(void *kept, bool failed)
+{
+    struct slot *slot = kept;
+
+    gf_keep_errno();
+    if (failed)
+        madvise(slot->at, slot->bytes, MADV_DOFORK);
+    hand_over(slot);
 }
 
 uint64_t gf_unmap_pending(void)
@@ -284,11 +229,12 @@ static bool empty_piece(struct gf_pieces *job, uint64_t piece)
     return madvise(e->at + start, gf_min(e->piece, e->bytes - start), MADV_DONTNEED) == 0;
 }
 
-bool gf_unmap(void *at, size_t bytes)
+void *gf_unmap(void *at, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)at, page = gf_page_size();
     struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS);
     struct emptying e = {.job.work = empty_piece, .at = at, .bytes = bytes / page * page};
+    struct slot *kept = NULL;
     struct gf_vma vma;
     char name[NAME_SIZE];
 
@@ -296,15 +242,14 @@ bool gf_unmap(void *at, size_t bytes)
     if (gf_permit_sealed() || !pool || start % page || start + bytes < start ||
         !is_tensor(start, start + bytes, &vma, name) ||
         gf_absent_mostly(start, bytes, GF_TUNE_UNMAP_SAMPLES))
-        return false;
+        return NULL;
     if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
-        vma.end - start == gf_round_up(bytes, page) && is_deleted(name) &&
-        gf_unmap_move(pool, at, vma.end - start))
-        return true;
+        vma.end - start == gf_round_up(bytes, page) && is_deleted(name))
+        kept = keep_file(at, vma.end - start);
     e.piece = piece_size(e.bytes);
     const uint64_t pieces = (e.bytes + e.piece - 1) / e.piece;
     /* the caller takes one piece */
     e.job.max_helpers = gf_min((unsigned)pieces - 1, gf_max(gf_pool_threads(pool), 2u) - 1);
     gf_pool_run(pool, &e.job, pieces);
-    return false;
+    return kept;
 }
