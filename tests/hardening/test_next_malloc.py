@@ -81,9 +81,14 @@ def test_fork_beside_the_first_dlopen(run, compile_here):
     run.alike(compile_here("forked_dlopen.c", "-fno-builtin", f"-I{HERE}", "-pthread"))
 
 
-def test_handler_in_the_first_dlopen(run, compile_here):
-    """A handler that has interrupted the change of libc's symbol table does not wait for its end."""
-    run.alike(compile_here("handled_dlopen.c", "-fno-builtin", f"-I{HERE}"))
+def test_handler_in_the_first_dlopen(run, compile_c, compile_here):
+    """A handler that has interrupted the change of libc's symbol table does not wait for its end. Afterwards,
+    RTLD_DEEPBIND has its effect."""
+    program = compile_here("handled_dlopen.c", "-fno-builtin", "-rdynamic", f"-I{HERE}")
+    run.alike(program)
+    deep = compile_c("int which(void) { return 2; }\nint ask(void) { return which(); }", "-shared", "-fPIC",
+                     name="libasks.so")
+    run.alike(program, deep)
 
 
 def test_library_that_is_opened_late(run, compile_here):

@@ -174,6 +174,42 @@ def test_dlopen_in_another_namespace_stays_there(kit, preload):
     assert kit.go(app, LD_PRELOAD=preload).stdout == "1\n"
 
 
+def test_lookup_in_a_handler_of_a_copy(run, compile_c):
+    """The handler of SIGSEGV interrupts the engine. What it looks up are the hooks, as everywhere."""
+    app = compile_c(r"""
+        #include <assert.h>
+        #include <dlfcn.h>
+        #include <signal.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/mman.h>
+        enum { SIZE = 32 << 20, PAGE = 4096 };
+        static void *driver, *found, *asked;
+        static char *source;
+        static int (*address)(const char *, void **, int, unsigned long, int *);
+        static void on_fault(int signal) {
+            found = dlsym(driver, "cuMemFreeHost");
+            address("cuMemFreeHost", &asked, 12000, 0, NULL);
+            mprotect(source + SIZE / 2, PAGE, PROT_READ); }
+        #define CU(name) ((int (*)())dlsym(driver, #name))
+        int main(void) { void *context, *pinned; unsigned long target;
+            driver = dlopen("libcuda.so.1", RTLD_NOW);
+            *(void **)&address = dlsym(driver, "cuGetProcAddress_v2");
+            assert(!CU(cuInit)(0) && !CU(cuDevicePrimaryCtxRetain)(&context, 0) && !CU(cuCtxSetCurrent)(context));
+            assert(!CU(cuMemAlloc_v2)(&target, (size_t)SIZE) && !CU(cuMemAllocHost_v2)(&pinned, (size_t)2 * SIZE));
+            source = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            memset(source, 1, SIZE);
+            signal(SIGSEGV, on_fault);
+            mprotect(source + SIZE / 2, PAGE, PROT_NONE);
+            assert(!CU(cuMemcpyHtoD_v2)(target, source, (size_t)SIZE));
+            printf("%d %d\n", found == (void *)CU(cuMemFreeHost), asked == found);
+            return ((int (*)(void *))found)(pinned); }
+        """, "-w", name="looks_up_in_handler")
+    for preload in (False, True):
+        done = run(app, preload=preload, LD_LIBRARY_PATH=SIM_DIR, GPUFEED_STAGE_THREADS=4, GPUFEED_STAGE_MIN=65536)
+        assert (done.returncode, done.stdout) == (0, "1 1\n"), done.stderr
+
+
 # --- RTLD_DEEPBIND (docs/hooks.md)
 DEEP = r"""
 #define _GNU_SOURCE

@@ -127,7 +127,7 @@ static void see_caller(const void *caller)
  */
 static CUresult substitute_hook(CUresult result, void **pfn, const void *caller)
 {
-    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.inside || gf_thread.in_driver ||
+    if (result != CUDA_SUCCESS || !pfn || !*pfn || gf_thread.in_driver ||
         gf_duplicate_load_passes())
         return result;
     void *hook = gf_hook_table_find(gf_driver(), *pfn);
@@ -214,8 +214,8 @@ void gf_jump_before_next(void *handle, const char *name)
 
 void gf_jump_prepare_dlopen(void)
 {
-    if (!gf_libc_names_prepare())
-        gf_store_relaxed(&gf_jump_dlopen_mask, ~RTLD_DEEPBIND);
+    /* Not only if it fails: a handler may have interrupted this call, and stored what holds meanwhile. */
+    gf_store_relaxed(&gf_jump_dlopen_mask, gf_libc_names_prepare() ? ~0 : ~RTLD_DEEPBIND);
     gf_store_release(&gf_jump_dlopen, gf_originals()->dlopen);
     gf_store_release(&gf_jump_dlmopen, gf_originals()->dlmopen);
 }
@@ -240,7 +240,7 @@ static struct gf_jump_answer answer_for_shim(const char *name)
 {
     void *found = gf_originals()->dlsym(RTLD_NEXT, name);
     void *hook = NULL;
-    if (!gf_thread.inside && !gf_thread.in_driver && !gf_duplicate_load_passes())
+    if (!gf_thread.in_driver && !gf_duplicate_load_passes())
         hook = gf_hook_table_find(gf_driver_by_address(found), found);
     return (struct gf_jump_answer){hook ? hook : found, 1};
 }
@@ -253,8 +253,8 @@ struct gf_jump_answer gf_jump_answer(void *handle, const char *name)
     if ((!found || (gf_driver_shim() && gf_hook_table_contains(found))) &&
         gf_driver_shim_is_own_handle(handle))
         return answer_for_shim(name);
-    /* Lookups by the driver and by the engine get the original's result. */
-    if (!found || gf_thread.inside || gf_thread.in_driver)
+    /* Lookups by the driver get the original's result. */
+    if (!found || gf_thread.in_driver)
         return answer;
     if (gf_hook_table_contains(found))
         return answer_global(name);
