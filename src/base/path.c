@@ -80,11 +80,11 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
 
 ssize_t gf_safe_writev(int fd, const struct iovec *parts, int count)
 {
-    const uint64_t both = BIT(SIGPIPE) | BIT(SIGXFSZ);
+    const uint64_t raised = BIT(SIGPIPE) | BIT(SIGXFSZ) | BIT(SIGTTOU);
     const struct timespec at_once = {0, 0};
-    uint64_t before = 0, pending = both;
+    uint64_t before = 0, pending = raised;
 
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &both, &before, sizeof(both));
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &raised, &before, sizeof(raised));
     syscall(SYS_rt_sigpending, &pending, sizeof(pending));
     const ssize_t written = syscall(SYS_writev, fd, parts, count);
     const int error = errno;

@@ -29,7 +29,8 @@ int gf_path_expand(const char *pattern, pid_t pid, int rank, char *ret, size_t s
 /*
  * Writes that raise no signal. A plain write raises SIGPIPE if a pipe has no reader, and SIGXFSZ if
  * a file is at its size limit (ulimit -f). Either signal could end the program. The functions below
- * return an error instead.
+ * return an error instead. SIGTTOU would stop a process in the background (stty tostop). The kernel writes
+ * if the signal is blocked.
  */
 
 /*

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the log when its file cannot be written, and when the process ends. The program notices nothing, and few
 lines are lost."""
+import contextlib
 import json
 import os
+import pty
 import re
 import resource
 import signal
@@ -58,6 +60,25 @@ def test_nobody_reads_standard_error(program, run):  # noqa: F811
     finally:
         os.close(write)
     assert found.returncode == 0
+
+
+def test_a_terminal_that_stops_the_background(program, run):  # noqa: F811
+    """With `stty tostop`, a write from the background stops a process. The program itself writes nothing."""
+    path, env = program.prepare("", GPUFEED_VERBOSE=1)
+    env = run.env(sim=True, **env)
+    shell, terminal = pty.fork()
+    if shell == 0:
+        subprocess.run(["stty", "tostop"], check=True)
+        found = os.posix_spawn(PYTHON, [PYTHON, path], env, setpgroup=0)
+        status = os.waitpid(found, os.WUNTRACED)[1]
+        if os.WIFSTOPPED(status):
+            os.kill(found, signal.SIGKILL)
+        os._exit(status != 0)
+    lines = b""
+    with contextlib.suppress(OSError):
+        while text := os.read(terminal, 4096):
+            lines += text
+    assert os.waitpid(shell, 0)[1] == 0 and b"gpufeed: " in lines, lines
 
 
 def test_a_file_in_the_place_of_standard_error(program, run, tmp_path):  # noqa: F811
