@@ -29,3 +29,25 @@ def test_who_starts_the_thread(run, users, kind, extra):
     if run(users, kind, preload=False).returncode == 77:
         pytest.skip("no message queues")
     run.alike(users, kind, **extra)
+
+
+@pytest.mark.parametrize("extra", [{}, {"GPUFEED_LOG": "/dev/null"}, {"GPUFEED": "off"}], ids=lambda extra: "".join(extra) or "on")
+def test_first_block_on_a_small_stack(run, compile_c, extra):
+    """The heap starts on a stack of its own, since the program's first block may be allocated in a context or a handler."""
+    run.alike(compile_c(r"""
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        #include <ucontext.h>
+        enum { STACK = 8192, GUARD = 16384 };
+        static ucontext_t here, there;
+        static void allocate(void) { free(malloc(1)); }
+        int main(void) {
+            char *memory = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mprotect(memory, GUARD, PROT_NONE);
+            getcontext(&there);
+            there.uc_stack.ss_sp = memory + GUARD;
+            there.uc_stack.ss_size = STACK;
+            there.uc_link = &here;
+            makecontext(&there, allocate, 0);
+            return swapcontext(&here, &there); }
+        """, "-fno-builtin"), **extra)

@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
+#include <ucontext.h>
 
 enum kind { kind_bool, kind_size, kind_ssize, kind_unsigned };
 
@@ -226,6 +227,36 @@ static bool is_engines_child(char *const *envp)
     return false;
 }
 
+static void make_first_block(void)
+{
+    je_free(je_malloc(1));
+}
+
+#define START_STACK ((size_t)32 << 10)
+
+/*
+ * Starts jemalloc, which needs 11 KiB of stack. The program's first block may be allocated on a smaller one
+ * (makecontext, sigaltstack).
+ */
+static void start_on_own_stack(void)
+{
+    static struct {
+        ucontext_t here, there; /* each has 1 KiB */
+        char *stack;
+    } start;
+
+    start.stack = gf_scratch_take(START_STACK);
+    if (!start.stack || getcontext(&start.there) != 0) {
+        make_first_block();
+    } else {
+        start.there.uc_stack = (stack_t){.ss_sp = start.stack, .ss_size = START_STACK};
+        start.there.uc_link = &start.here;
+        makecontext(&start.there, make_first_block, 0);
+        swapcontext(&start.here, &start.there);
+    }
+    gf_scratch_give(start.stack, START_STACK);
+}
+
 static void start_jemalloc(void)
 {
     const struct gf_options *options = gf_startup_env_options();
@@ -253,7 +284,7 @@ static void start_jemalloc(void)
     gf_mode_set(gf_heap_mode_replace);
     gf_pool_init();
     gf_conf_begin();
-    je_free(je_malloc(1));
+    start_on_own_stack();
     gf_conf_end();
     gf_monitored_call_start();
     gf_settings_align_tiny();
