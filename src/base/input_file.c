@@ -2,6 +2,7 @@
 #include "base/input_file.h"
 
 #include "base/fmt.h"
+#include "base/output_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -26,17 +27,19 @@ static bool is_trusted_owner(const struct stat *found)
 }
 
 /*
- * Whether the path names this pipe itself, or is a link of root or of the process's user. Another
- * user may have planted a link, or a second name, of a pipe whose bytes a service waits for.
+ * Whether the path leads to this pipe by links that are followed to output files. Another user may have
+ * planted a link, or a second name, of a pipe whose bytes a service waits for.
  */
 static bool is_own_name(const char *path, const struct stat *pipe)
 {
     struct stat found;
+    const int name = pipe->st_nlink > 1 ? -1 : gf_output_find(path);
+    const bool ret = name >= 0 && !syscall(SYS_newfstatat, name, "", &found, AT_EMPTY_PATH) &&
+                     found.st_dev == pipe->st_dev && found.st_ino == pipe->st_ino;
 
-    if (pipe->st_nlink > 1 || syscall(SYS_newfstatat, AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW))
-        return false;
-    return S_ISLNK(found.st_mode) ? is_trusted_owner(&found)
-                                  : found.st_dev == pipe->st_dev && found.st_ino == pipe->st_ino;
+    if (name >= 0)
+        syscall(SYS_close, name);
+    return ret;
 }
 
 static bool is_trusted_pipe(const char *path, int name, const struct stat *found)

@@ -35,7 +35,7 @@ DIR *gf_input_folder_in(const char *root, const char *path);
 /*
  * As gf_input_open_any, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
  * is written to. Another user's pipe is refused, because nothing may ever be written to it; and a pipe
- * at which another user's link points, or which has a second name, because its bytes may be for a
- * service.
+ * to which a link leads that output files do not follow, or which has a second name, because its
+ * bytes may be for a service.
  */
 int gf_input_open_or_pipe(const char *path);

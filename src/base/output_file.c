@@ -19,7 +19,8 @@ struct walk {
     int folder;       /* the folder that the walk has reached */
     const char *rest; /* the part of the path after `name` */
     unsigned links;
-    bool make; /* missing folders are created */
+    bool make;    /* missing folders are created */
+    dev_t served; /* the file system of a process by whose link the path goes on; 0: none */
     char name[NAME_MAX + 1];
     char buffer[PATH_MAX]; /* the rest of the path after a link */
 };
@@ -88,6 +89,29 @@ static bool is_trusted_link(const struct stat *link, const struct stat *folder)
            !(folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+/*
+ * The process that serves a FUSE file system states its owners as it likes. The kernel does not say
+ * who mounted it. So a link there is followed, but only to a file in the same file system.
+ */
+static void note_served(struct walk *walk, int link, dev_t device)
+{
+    struct statfs system;
+
+    if (walk->served || (syscall(SYS_fstatfs, link, &system) == 0 &&
+                         (system.f_type & 0xffffffff) != FUSE_SUPER_MAGIC))
+        return;
+    walk->served = device;
+    walk->make = false;
+}
+
+static bool has_left_served(const struct walk *walk)
+{
+    struct stat folder;
+
+    return walk->served &&
+           (stat_at(walk->folder, "", AT_EMPTY_PATH, &folder) || folder.st_dev != walk->served);
+}
+
 /* Puts the target of the link before the rest of the path. */
 static int splice_target(struct walk *walk, int link)
 {
@@ -134,6 +158,8 @@ static GF_COLD int read_link(struct walk *walk)
         result = MAGIC;
     else if (!result)
         result = is_trusted_link(&found, &folder) ? splice_target(walk, link) : -ELOOP;
+    if (!result)
+        note_served(walk, link, found.st_dev);
     close_one(link);
     return result;
 }
@@ -192,13 +218,14 @@ static int walk_path(struct walk *walk, const char *path, bool make,
     walk->rest = path;
     walk->links = 0;
     walk->make = make;
+    walk->served = 0;
     walk->folder = open_at(AT_FDCWD, *path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (walk->folder < 0)
         return walk->folder;
     while (result == AGAIN) {
         result = walk_on(walk);
         if (!result)
-            result = last(walk, closure);
+            result = has_left_served(walk) ? -ELOOP : last(walk, closure);
     }
     close_one(walk->folder);
     return result;
@@ -476,7 +503,7 @@ const char *gf_output_reason(int error)
 {
     if (error == -ELOOP)
         return "a symbolic link in the path, or its folder, belongs to another user, a link has a "
-               "second name, or links form a circle";
+               "second name or leads out of a FUSE file system, or links form a circle";
     if (error == -EPERM)
         return "the file belongs to another user, has a second name, or may not be changed";
     if (error == -ENXIO)

@@ -61,7 +61,8 @@ struct gf_replaced {
  * - The path is resolved folder by folder, and the file is opened relative to its folder. So another
  *   user who renames a folder or plants a link meanwhile cannot redirect the file.
  * - A symbolic link is followed only if root or the process's user owns it and the folder it is in.
- *   A new file replaces any other link; an append fails.
+ *   A new file replaces any other link; an append fails. A link on a FUSE file system, whose owners may
+ *   be false, is followed only to a file in the same file system.
  * - A pipe is written only if root or the process's user owns it. The open never waits for a reader.
  * - In a folder that others may write to, a link, pipe or log with a second name is not used, because
  *   another user may have given it this name.

@@ -491,7 +491,7 @@ def test_a_plan_on_a_terminal(run, tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("plant", ["link", "second name"])
+@pytest.mark.parametrize("plant", ["link", "second name", "folder"])
 def test_a_planted_name_of_a_pipe_of_root(run, other, shared, plant):
     """The command would wait for ever, and take the bytes that are for a service, such as those of /run/initctl."""
     os.mkfifo(shared / "initctl", 0o600)
@@ -499,6 +499,9 @@ def test_a_planted_name_of_a_pipe_of_root(run, other, shared, plant):
     if plant == "second name":
         (shared / "logs" / "a.log").unlink()
         os.link(shared / "initctl", shared / "logs" / "a.log")
+    if plant == "folder":  # in which the shell finds logs/*
+        other.sh("rm -r logs; ln -s . logs")
+        (shared / "initctl").rename(shared / "a.log")
     done = run(COMMAND, "report", shared / "logs" / "a.log", preload=False, timeout=20)
     assert done.returncode == 1 and "no pipe of this user" in done.stderr, done
 

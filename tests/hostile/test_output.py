@@ -128,6 +128,34 @@ def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, run, shared,
     assert "did not respond" not in done.stderr and (is_plain(shared / "rep") if name == "rep" else "belongs to another user" in done.stderr), done
 
 
+# Each name but "report" is a link to the second argument, and root is said to own all.
+LINKS = FUSE.replace('open(file, "rb").read()', "file.encode()").replace("0o40755 if node == 1 else 0o100755", "{1: 0o40755, 3: 0o100755}.get(node, 0o120777)") \
+    .replace("elif call == 14 and node == 3: continue", "elif call == 5: out = text")
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+@pytest.mark.parametrize("writer", ["--html", "--record", "GPUFEED_REPORT", "GPUFEED_LOG"])
+@pytest.mark.parametrize("kind", ["file", "folder", "inside"])
+def test_a_link_of_a_mount_that_lies_about_owners(uses_gpu, run, shared, victim, a_report, writer, kind):
+    """Another user may serve a FUSE file system (allow_other), and say that root owns its links. One in the same mount is followed."""
+    (shared / "mount").mkdir()
+    path = shared / "mount" / ("link/victim" if kind == "folder" else "link")
+    target = "report" if kind == "inside" else f"{victim.parent}/missing/../victim" if writer == "--record" else \
+        victim.parent if kind == "folder" else victim
+    with subprocess.Popen([sys.executable, "-c", LINKS, shared / "mount", target, "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            done = run(COMMAND, "topo", "--record", path, preload=False, timeout=30) if writer == "--record" else \
+                run(COMMAND, "report", a_report, writer, path, preload=False, timeout=30) if writer == "--html" else uses_gpu(**{writer: path})
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    assert victim.read_text() == "kept" and not (victim.parent / "missing").exists(), done
+    assert done.stderr and ("FUSE" in done.stderr) == (kind != "inside" and writer != "--record"), done
+
+
 @needs_root
 @pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_METRICS", "GPUFEED_LOG"])
 def test_file_below_a_planted_folder(uses_gpu, shared, other, tmp_path, option):
