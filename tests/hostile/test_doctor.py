@@ -345,3 +345,16 @@ def test_a_topology_of_brackets(run, tmp_path):
     (tmp_path / "here/topology.xml").write_text("<" * 1500000 + (tmp_path / "here/topology.xml").read_text())
     done = bounded("topo", "--machine", tmp_path / "here")
     assert done.returncode == 1 and "Invalid argument" in done.stderr, done
+
+
+def test_a_topology_with_a_matrix_of_distances(run, tmp_path):
+    """hwloc allocates the square of the number as a 32-bit number, and before 2.8 writes beyond it."""
+    run(COMMAND, "topo", "--record", tmp_path / "here", preload=False)
+    xml = (tmp_path / "here/topology.xml").read_text()
+    for number in 2, 65537:
+        indexes, values = " ".join(map(str, range(number))), " ".join("7" * (number * number % 2 ** 32))
+        matrix = f"""<distances2 type="PU" nbobjs="{number}" kind="5" indexing="os"><indexes length="{len(indexes)}">{indexes}</indexes>
+<u64values length="{len(values)}">{values}</u64values></distances2>"""
+        (tmp_path / "here/topology.xml").write_text(xml.replace("</topology>", matrix + "</topology>"))
+        done = bounded("topo", "--machine", tmp_path / "here")
+        assert done.returncode == (number > 2) and ("Invalid argument" in done.stderr) == (number > 2), done
