@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "os/cpu_claim.h"
 
+#include "base/clock.h"
 #include "base/fmt.h"
 #include "os/own_table.h"
 #include "os/permit.h"
@@ -11,7 +12,9 @@
 #define PATH "/sys/devices/system/cpu/possible"
 #define ID_BITS 22   /* of a thread id: PID_MAX_LIMIT */
 #define HASH_BITS 16 /* of a set of CPUs */
-#define COUNT_MAX 64 /* limits the time, and the depth of the recursion */
+#define COUNT_MAX 64 /* limits the depth of the recursion */
+/* The CPU time of a count; with 64 claims it takes about 10 ms. */
+#define CPU_NS UINT64_C(100000000)
 #define IDS (UINT64_C(1) << ID_BITS)
 #define NUMBERS 32 /* a serving thread has few descriptors */
 
@@ -21,7 +24,13 @@ struct counting {
     unsigned others;
 };
 
-static int fd = -1; /* in the descriptor table of the serving thread */
+static int fd = -1;       /* in the descriptor table of the serving thread */
+static uint64_t until_ns; /* CPU time of this thread */
+/*
+ * No more counts are made. Each query searches all locks of the file, and another user may hold
+ * 100 000. Meanwhile, the program's threads would wait for the serving thread.
+ */
+static bool is_slow;
 
 /* FNV-1a on whole words, folded. Never 0, so that no claim has the offset 0. */
 static uint64_t hash(const struct gf_cpus *cpus)
@@ -98,8 +107,8 @@ static unsigned count_claims(uint64_t start, uint64_t end, unsigned *left)
 {
     struct flock found;
 
-    if (start >= end || !*left || !call_fcntl(F_OFD_GETLK, F_WRLCK, start, end, &found) ||
-        found.l_type == F_UNLCK)
+    if (start >= end || !*left || gf_thread_cpu_ns() >= until_ns ||
+        !call_fcntl(F_OFD_GETLK, F_WRLCK, start, end, &found) || found.l_type == F_UNLCK)
         return 0;
     const uint64_t at = (uint64_t)found.l_start;
     --*left;
@@ -139,10 +148,14 @@ static void count_others(void *closure)
     const uint64_t start = hash(counting->cpus) << ID_BITS;
     unsigned left = COUNT_MAX;
 
+    until_ns = gf_thread_cpu_ns() + CPU_NS;
+    if (is_slow)
+        return;
     if (fd < 0)
         fd = (int)syscall(SYS_openat, AT_FDCWD, PATH, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && move_claim(counting->claim, start))
         counting->others = count_claims(start, start + IDS, &left);
+    is_slow = gf_thread_cpu_ns() >= until_ns;
 }
 
 unsigned gf_cpu_claim_count(struct gf_cpu_claim *claim, const struct gf_cpus *cpus)

@@ -2,6 +2,7 @@
 /* The CPUs of helpers when the program narrows its mask. */
 #include "unit.h"
 
+#include "base/clock.h"
 #include "host/tasks.h"
 #include "engine/transfer/pool.h"
 #include "os/cpu_claim.h"
@@ -149,6 +150,22 @@ static void start_server(void)
         usleep(1000);
 }
 
+static uint64_t slow_ns;    /* how much CPU time a read of the clock seems to take */
+static unsigned counts = 1; /* of the next claimant */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    static uint64_t slowed_ns;
+    const int result = __real_clock_gettime(clock, ret);
+
+    if (clock == CLOCK_THREAD_CPUTIME_ID)
+        *ret = gf_timespec((uint64_t)ret->tv_sec * 1000000000 + (uint64_t)ret->tv_nsec +
+                           (slowed_ns += slow_ns));
+    return result;
+}
+
 static uid_t claimant_user;            /* not 0: the user of the next claimant */
 static struct gf_cpu_claim last_claim; /* of the last claimant */
 
@@ -169,7 +186,9 @@ static pid_t start_claimant(const struct gf_cpus *cpus, unsigned *ret_count)
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test kills no claimant */
         prctl(PR_SET_DUMPABLE, 1);
         start_server();
-        const unsigned count = gf_cpu_claim_count(&claim, cpus);
+        unsigned count = 0;
+        for (unsigned i = 0; i < counts; i++)
+            count = gf_cpu_claim_count(&claim, cpus);
         if (write(claimed[1], &count, sizeof(count)) == sizeof(count) &&
             write(claimed[1], &claim, sizeof(claim)) == sizeof(claim))
             pause();
@@ -265,6 +284,33 @@ static void locks_of_others_do_not_count(void **state)
     kill_claimant(elsewhere);
 }
 
+/* Another user may hold very many locks, among which each query searches. */
+static void slow_counts_end(void **state)
+{
+    enum { claimants = 3 };
+    struct gf_cpus cpus = {0};
+    pid_t pids[claimants];
+    unsigned count;
+    (void)state;
+
+    need_claimants();
+    gf_set_add(&cpus, 1);
+    gf_set_add(&cpus, 5);
+    for (unsigned i = 0; i < claimants; i++)
+        pids[i] = start_claimant(&cpus, &count);
+    assert_int_equal(count, claimants);
+    slow_ns = 60000000;
+    kill_claimant(start_claimant(&cpus, &count));
+    assert_int_equal(count, 2);
+    counts = 2;
+    kill_claimant(start_claimant(&cpus, &count));
+    assert_int_equal(count, 1); /* as without claims */
+    counts = 1;
+    slow_ns = 0;
+    for (unsigned i = 0; i < claimants; i++)
+        kill_claimant(pids[i]);
+}
+
 /* Processes without a launcher's variables divide the CPUs that they share. */
 static void processes_share_cpus(void **state)
 {
@@ -315,6 +361,7 @@ int main(void)
         cmocka_unit_test(helpers_follow_the_program),
         cmocka_unit_test(narrowed_pools_use_fewer_threads),
         cmocka_unit_test(locks_of_others_do_not_count),
+        cmocka_unit_test(slow_counts_end),
         cmocka_unit_test(processes_share_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
