@@ -145,17 +145,24 @@ static void a_gap_ends_with_the_first_submission(void **state)
 {
     static struct gf_submit_gap shared;
     static struct gf_gaps gaps = {.shared = &shared};
-    struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+    struct gf_gpu_gap longest[GF_GAPS_LONGEST], open;
     (void)state;
 
     gf_gaps_see(&gaps, 10 * MS, 20 * MS, true, true);
     gf_gaps_cause(&gaps, gf_host_file);
     assert_true(gf_load_relaxed(&shared.open));
+    gf_gaps_see(&gaps, 20 * MS, 25 * MS, true, true);
+    gf_gaps_cause(&gaps, gf_host_file);
+    gf_gaps_read(&gaps, longest, &open);
+    assert_int_equal(longest[0].ns, 0);
+    assert_int_equal(open.ns, 10 * MS);
+    assert_int_equal(open.cause, gf_host_file);
     gf_store_relaxed(&shared.ended_ns, 45 * MS); /* as a hook stores it */
     gf_store_relaxed(&shared.ender, 77);
-    gf_gaps_see(&gaps, 20 * MS, 50 * MS, true, false);
+    gf_gaps_see(&gaps, 25 * MS, 50 * MS, true, false);
     assert_false(gf_load_relaxed(&shared.open));
-    gf_gaps_read(&gaps, longest);
+    gf_gaps_read(&gaps, longest, &open);
+    assert_int_equal(open.ns, 0);
     assert_int_equal(longest[0].start_ns, 15 * MS);
     assert_int_equal(longest[0].ns, 30 * MS);
     assert_int_equal(longest[0].ender, 77);
@@ -186,7 +193,7 @@ static void the_longest_gaps_are_kept_in_order(void **state)
 {
     static struct gf_submit_gap shared;
     static struct gf_gaps gaps = {.shared = &shared};
-    struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+    struct gf_gpu_gap longest[GF_GAPS_LONGEST], open;
     uint64_t now = 0;
     (void)state;
 
@@ -195,7 +202,7 @@ static void the_longest_gaps_are_kept_in_order(void **state)
         now += (1 + i * 7 % 50) * MS;
         gf_gaps_see(&gaps, now, now, true, false);
     }
-    gf_gaps_read(&gaps, longest);
+    gf_gaps_read(&gaps, longest, &open);
     for (unsigned i = 0; i < GF_GAPS_LONGEST; i++)
         assert_int_equal(longest[i].ns, (50 - i) * MS);
 }
@@ -255,6 +262,28 @@ static void a_line_has_the_time_between_its_readings(void **state)
     }
     assert_int_equal(kept, 2); /* new paths without time replace others without time */
     assert_int_equal(count, GF_IDLE_PATHS);
+}
+
+/* A sample after quick submissions is often in what the thread does next. */
+static void a_line_that_computes_is_no_line_of_launches(void **state)
+{
+    static struct gf_cause_lines lines;
+    static struct gf_cause_line most[GF_HOST_CAUSE_COUNT];
+    const struct gf_python_line metric = {"eval.py", "distance", 51},
+                                model = {"eval.py", "decode", 20};
+    (void)state;
+
+    gf_cause_lines_add(&lines, gf_host_computing, 50 * MS);
+    gf_cause_lines_see(&lines, gf_host_computing, &metric, "", true);
+    gf_cause_lines_add(&lines, gf_host_launches, 6 * MS);
+    gf_cause_lines_see(&lines, gf_host_launches, &metric, "", true);
+    gf_cause_lines_read(&lines, most);
+    assert_int_equal(most[gf_host_computing].at.line, 51);
+    assert_int_equal(most[gf_host_launches].at.line, 0);
+    gf_cause_lines_add(&lines, gf_host_launches, MS);
+    gf_cause_lines_see(&lines, gf_host_launches, &model, "", false);
+    gf_cause_lines_read(&lines, most);
+    assert_int_equal(most[gf_host_launches].at.line, 20);
 }
 
 /* As the wait for compiler workers at the end of a program. */
@@ -373,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_reading_that_waits_for_a_cpu_is_counted),
         cmocka_unit_test(cpus_are_used_by_this_process_or_by_others),
         cmocka_unit_test(a_line_has_the_time_between_its_readings),
+        cmocka_unit_test(a_line_that_computes_is_no_line_of_launches),
         cmocka_unit_test(a_line_of_a_library_gives_way_to_one_of_the_program),
         cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),

@@ -96,6 +96,28 @@ static void only_the_programs_own_work_can_be_moved(void **state)
     assert_string_equal(buf, "write in another thread or process");
 }
 
+/* As tensors that are freed and modules that are unloaded when the program ends. */
+static void the_end_has_no_remedy(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char buf[256];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_computing] = 30 * SECOND;
+    device->line[gf_host_computing] = (struct gf_cause_line){
+        .ns = 30 * SECOND, .own_ns = 30 * SECOND, .at = {"/me/train.py", "<module>", 105}};
+    device->open = (struct gf_gpu_gap){.ns = 14 * SECOND, .cause = gf_host_computing};
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    device->cause_ns[gf_host_computing] = 15 * SECOND;
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    device->open.cause = gf_host_file;
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    device->cause_ns[gf_host_launches] = 20 * SECOND; /* but no line at which work is submitted */
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
+}
+
 /* A GPU that was drained by waits is refilled by launches; these are not what to mend. */
 static void launches_after_waits_have_no_remedy(void **state)
 {
@@ -448,6 +470,7 @@ int main(void)
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(the_start_is_named),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
+        cmocka_unit_test(the_end_has_no_remedy),
         cmocka_unit_test(launches_after_waits_have_no_remedy),
         cmocka_unit_test(a_thread_without_a_cpu_lost_it_to_this_process_or_to_others),
         cmocka_unit_test(communication_has_a_line),

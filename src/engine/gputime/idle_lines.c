@@ -89,6 +89,21 @@ static bool is_better(const struct gf_cause_line *row, const struct gf_cause_lin
            (row->lately_ns == than->lately_ns && row->ns > than->ns);
 }
 
+/*
+ * Whether the line had more time of another cause. The thread may compute there after it has
+ * submitted work in quick succession, and a sample cannot tell when it stopped to submit.
+ */
+static bool follows_launches(const struct gf_cause_lines *lines, const struct gf_cause_line *row)
+{
+    for (unsigned i = 0; i < lines->count; i++) {
+        const struct gf_cause_line *other = &lines->row[i];
+        if (row->cause == gf_host_launches && other->cause != gf_host_gpu_wait &&
+            other->ns > row->ns && is_same(row, row->cause, &other->at))
+            return true;
+    }
+    return false;
+}
+
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT])
 {
@@ -97,7 +112,7 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
         return;
     for (unsigned i = 0; i < lines->count; i++) {
         struct gf_cause_line *most = &ret[lines->row[i].cause];
-        if (is_better(&lines->row[i], most))
+        if (is_better(&lines->row[i], most) && !follows_launches(lines, &lines->row[i]))
             *most = lines->row[i];
     }
     gf_store_release(&lines->locked, false);

@@ -57,7 +57,8 @@ void gf_cause_lines_age(struct gf_cause_lines *lines);
 
 /*
  * Sets ret[cause] to the line with the most time lately, and to a line of a library only if no line of
- * the program is known; its `line` is 0 if no line is known. May be called on any thread.
+ * the program is known; its `line` is 0 if no line is known. A line that mostly did something else is
+ * none at which the thread submitted work that is too short. May be called on any thread.
  */
 void gf_cause_lines_read(struct gf_cause_lines *lines,
                          struct gf_cause_line ret[GF_HOST_CAUSE_COUNT]);

@@ -468,7 +468,7 @@ static void read_device(struct device *device, struct gf_gpu_time_device *ret)
     ret->exact_ns = gf_load_relaxed(&device->shares.exact_ns);
     ret->samples = gf_load_relaxed(&device->shares.samples);
     ret->gap_count = gf_load_relaxed(&device->gaps.count);
-    gf_gaps_read(&device->gaps, ret->longest);
+    gf_gaps_read(&device->gaps, ret->longest, &ret->open);
     gf_cause_lines_read(&device->host.lines, ret->line);
 }
 

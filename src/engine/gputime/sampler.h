@@ -30,6 +30,7 @@ struct gf_gpu_time {
         uint64_t exact_ns, samples, gap_count;
         /* Longest first; a gap with `ns` 0 ends the list. */
         struct gf_gpu_gap longest[GF_GAPS_LONGEST];
+        struct gf_gpu_gap open; /* the present gap; at exit, that of the program's end */
         /* For each cause, the line with the most time lately. */
         struct gf_cause_line line[GF_HOST_CAUSE_COUNT];
     } device[GF_SUBMIT_DEVICES];

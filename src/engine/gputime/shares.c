@@ -199,17 +199,23 @@ void gf_gaps_see(struct gf_gaps *gaps, uint64_t previous_ns, uint64_t now, bool 
         end_gap(gaps, now);
     if (known && empty && !gaps->since_ns)
         begin_gap(gaps, gf_max(ended, previous_ns), now);
+    gf_store_relaxed(&gaps->open_ns, gaps->since_ns ? now - gaps->since_ns : 0);
 }
 
 void gf_gaps_cause(struct gf_gaps *gaps, enum gf_host_cause cause)
 {
-    if (gaps->since_ns)
-        gaps->seen[cause]++;
+    if (!gaps->since_ns)
+        return;
+    gaps->seen[cause]++;
+    gf_store_relaxed(&gaps->open_most, most_seen(gaps));
 }
 
-void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST])
+void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST],
+                  struct gf_gpu_gap *ret_open)
 {
     memset(ret, 0, sizeof(*ret) * GF_GAPS_LONGEST);
+    *ret_open = (struct gf_gpu_gap){.ns = gf_load_relaxed(&gaps->open_ns),
+                                    .cause = gf_load_relaxed(&gaps->open_most)};
     if (!gf_brief_lock(&gaps->locked))
         return;
     memcpy(ret, gaps->longest, sizeof(gaps->longest));

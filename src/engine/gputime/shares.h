@@ -97,6 +97,8 @@ struct gf_gaps {
     struct gf_submit_gap *shared;       /* where a hook stores the end of the present gap */
     uint64_t since_ns;                  /* the start of the present gap; 0: no gap is open */
     uint64_t seen[GF_HOST_CAUSE_COUNT]; /* number of samples in the present gap, by cause */
+    _Atomic uint64_t open_ns; /* length of the present gap until the last sample; 0: none is open */
+    _Atomic unsigned open_most; /* the cause of most samples in it */
     _Atomic uint64_t count;
     _Atomic pid_t last_ender;
     /* PyThreadState and id of the last thread that ended a gap and had one. */
@@ -115,10 +117,11 @@ void gf_gaps_see(struct gf_gaps *gaps, uint64_t previous_ns, uint64_t now, bool 
 void gf_gaps_cause(struct gf_gaps *gaps, enum gf_host_cause cause);
 
 /*
- * Copies the longest gaps. Returns no gaps if the sampler holds the list for too long. May be
- * called on any thread.
+ * Copies the longest gaps that have ended, none if the sampler holds the list for too long. *ret_open: the
+ * present gap, of which only the length and the cause are known; the length is 0 if none is open. May be called on any thread.
  */
-void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST]);
+void gf_gaps_read(struct gf_gaps *gaps, struct gf_gpu_gap ret[GF_GAPS_LONGEST],
+                  struct gf_gpu_gap *ret_open);
 
 /* Takes the approximate time of a launch of a graph. */
 typedef void gf_graph_steps_fn(uint64_t ns, uint64_t graph);

@@ -110,16 +110,21 @@ static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_
     return false;
 }
 
-/* The cause's time after the start of the run. */
+/* The cause's time after the start of the run, and before its end, which no work for the GPU follows. */
 static uint64_t later_ns(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    return device->cause_ns[cause] - gf_min(device->start.cause_ns[cause], device->cause_ns[cause]);
+    const uint64_t end_ns = device->open.cause == cause ? device->open.ns : 0,
+                   others_ns = device->start.cause_ns[cause] + end_ns;
+
+    return device->cause_ns[cause] - gf_min(others_ns, device->cause_ns[cause]);
 }
 
 /* Whether nearly all of the cause's time was in the start of the run, such as that of a first step. */
 static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    return device->start.ns && 10 * later_ns(device, cause) < device->cause_ns[cause];
+    const uint64_t ns = device->cause_ns[cause], start_ns = device->start.cause_ns[cause];
+
+    return device->start.ns && 10 * (ns - gf_min(start_ns, ns)) < ns;
 }
 
 /*
@@ -143,6 +148,12 @@ static bool computes_in_function_of(const struct gf_gpu_time_device *device,
            strcmp(line->file, other->file) == 0;
 }
 
+/* Lines are known, but none at which the thread submits the work that is too short. */
+static bool lacks_line_of_launches(const struct gf_gpu_time_device *device)
+{
+    return !device->line[gf_host_launches].at.line && device->line[gf_host_computing].at.line;
+}
+
 /* Whether the line that computed does so between launches, and not for them. */
 static bool is_own_work(const struct gf_gpu_time_device *device)
 {
@@ -159,7 +170,9 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
 
     *buf = '\0';
     if (!*causes[cause].remedy || happened_once(device, cause) || was_at_start(device, cause) ||
-        is_secondary(device, cause) || permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
+        is_secondary(device, cause) ||
+        (cause == gf_host_launches && lacks_line_of_launches(device)) ||
+        permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
         permille(later_ns(device, cause), whole - device->start.ns) < REMEDY_LEAST)
         return buf;
     if (cause == gf_host_preempted)
