@@ -157,6 +157,8 @@ struct gf_submit_table {
     struct gf_visible legacy_visible[GF_VISIBLE_LEGACY];
     /* A stream without a count had visible results. It may be ordered with the legacy stream. */
     _Atomic bool uncounted_visible;
+    /* A stream has waited for an event, and so for results of another stream. */
+    _Atomic bool awaits_events;
     /*
      * The stream of the sampler's present query, or the context whose legacy stream it queries; 0:
      * none. A Dekker-style handshake: before each query, the sampler stores `asking`, then checks

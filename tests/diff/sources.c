@@ -3,6 +3,10 @@
  * The driver's copy of more than 2 MiB waits for the stream's earlier work, so a program may then overwrite the
  * page-locked source of an earlier copy: sources pinned|rows|registered. rows: the earlier copy has rows that are apart.
  * registered: its source was pageable until now, and copied from. Prints "done" if the device gets the old bytes.
+ *
+ * sources legacy-blocking|legacy-thread|blocking-blocking|event: a host function on the first stream writes the pageable source
+ * of a copy that the second stream makes later, because it waits for the legacy stream or for an event. Prints "done" if the
+ * device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked.
  */
 #include "kit.h"
 
@@ -73,6 +77,69 @@ static void overwrite(unsigned char *source, bool rows)
         WANT(host[at] == 7);
 }
 
+static void launch_on(CUstream on)
+{
+    unsigned long long ns = 5000000;
+    void *arguments[] = {&ns};
+    MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, on, arguments, NULL));
+}
+
+static void add_one(void *source)
+{
+    for (size_t at = 0; at < SOURCE; at++)
+        ((unsigned char *)source)[at]++;
+}
+
+static void copy_from(unsigned char *source, unsigned form, CUstream on)
+{
+    const CUDA_MEMCPY2D block = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                 .srcHost = source,
+                                 .srcPitch = 4096,
+                                 .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                 .dstDevice = to,
+                                 .dstPitch = 4096,
+                                 .WidthInBytes = 4096,
+                                 .Height = SOURCE / 4096};
+    if (form == 0)
+        MUST(cu.cuMemcpyHtoDAsync_v2(to, source, SOURCE, on));
+    else if (form == 1)
+        MUST(cu.cuMemcpy2DAsync_v2(&block, on));
+    else
+        MUST(cu.cuMemcpyHtoD_v2_ptds(to, source, SOURCE));
+}
+
+static void write_source(unsigned char *source, const char *how, unsigned round)
+{
+    static CUstream blocking[2], other;
+    static CUevent event;
+
+    if (!other) {
+        MUST(cu.cuStreamCreate(&blocking[0], CU_STREAM_DEFAULT));
+        MUST(cu.cuStreamCreate(&blocking[1], CU_STREAM_DEFAULT));
+        other = kit_stream();
+        MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    }
+    const bool by_event = strcmp(how, "event") == 0, twice = strcmp(how, "blocking-blocking") == 0;
+    const CUstream first = by_event ? other : twice ? blocking[0] : CU_STREAM_LEGACY;
+    const CUstream second = by_event                            ? stream
+                            : strcmp(how, "legacy-thread") == 0 ? CU_STREAM_PER_THREAD
+                                                                : blocking[1];
+    launch_on(first);
+    MUST(cu.cuLaunchHostFunc(first, add_one, source));
+    if (twice)
+        launch_on(CU_STREAM_LEGACY);
+    if (by_event) {
+        MUST(cu.cuEventRecord(event, first));
+        MUST(cu.cuStreamWaitEvent(second, event, 0));
+    }
+    copy_from(source, round % (second == CU_STREAM_PER_THREAD ? 3 : 2), second);
+    MUST(cu.cuStreamSynchronize(second));
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemcpyDtoH_v2(host, to, SOURCE));
+    for (size_t at = 2 * MIB; at < SOURCE; at += 4096)
+        WANT(host[at] == source[at]);
+}
+
 int main(int argc, char **argv)
 {
     unsigned char *pinned;
@@ -81,6 +148,13 @@ int main(int argc, char **argv)
         return 2;
     kit_start();
     prepare();
+    if (strchr(argv[1], '-') || strcmp(argv[1], "event") == 0) {
+        unsigned char *const source = kit_pageable(SOURCE);
+        for (unsigned i = 0; i < ROUNDS; i++)
+            write_source(source, argv[1], i);
+        puts("done");
+        return 0;
+    }
     pinned = kit_pinned(SOURCE);
     for (unsigned i = 0; i < ROUNDS; i++)
         overwrite(strcmp(argv[1], "registered") == 0 ? register_source() : pinned,

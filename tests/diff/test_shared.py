@@ -116,6 +116,13 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
 
 
 @pytest.mark.parametrize("preload", [False, True])
+@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event"])
+def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
+    done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("preload", [False, True])
 @pytest.mark.parametrize("way", ["h2d", "d2h", "crowd", "fault"])
 def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, preload):
     done = run(APPS / "gone", way, sim=True, preload=preload, GPUFEED_ASYNC="driver", GPUFEED_VERBOSE=1, **STAGED)

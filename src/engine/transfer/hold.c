@@ -310,6 +310,13 @@ bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret)
     return true;
 }
 
+bool gf_hold_follows_legacy(const struct gf_hold *hold)
+{
+    const struct entry *const entry = &entries[hold->entry];
+    return hold->ticket && gf_load_relaxed(&entry->blocking) &&
+           gf_load_relaxed(&entry->stream) != (uintptr_t)CU_STREAM_LEGACY;
+}
+
 void gf_hold_cut(const struct gf_hold *hold)
 {
     if (hold->ticket)
@@ -559,25 +566,31 @@ static bool is_pending(const struct gf_visible *visible)
     return gf_load_acquire(&visible->made) != gf_load_acquire(&visible->seen);
 }
 
-static bool threads_are_pending(const struct gf_submit_table *table)
+/*
+ * Whether results are pending for which a stream of the legacy stream's order may wait. These are the
+ * results of all such streams, because work of the legacy stream may follow them. Once a stream has
+ * waited for an event, they are those of all streams. The counts are loaded in the order in which they
+ * are handed on (preload/attach/counters.h).
+ */
+static bool others_are_pending(const struct gf_submit_table *table, const struct gf_visible *legacy)
 {
+    const bool all = gf_load_relaxed(&table->awaits_events);
+
+    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
+        if (gf_load_acquire(&table->slots[i].stream) && /* also of one that hands on its count */
+            (all || gf_load_relaxed(&table->slots[i].blocking)) &&
+            is_pending(&table->slots[i].visible))
+            return true;
     for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++)
         if (is_pending(&table->submitters[i].own_visible))
             return true;
-    return false;
-}
-
-/* Whether results of a blocking stream are pending, which the legacy stream waits for. */
-static bool blocking_are_pending(const struct gf_submit_table *table)
-{
-    for (unsigned i = 0; i < GF_STREAM_SLOTS; i++)
-        if (gf_load_acquire(&table->slots[i].stream) && /* also of one that hands on its count */
-            gf_load_relaxed(&table->slots[i].blocking) && is_pending(&table->slots[i].visible))
+    for (unsigned i = 0; i < GF_VISIBLE_LEGACY; i++)
+        if ((all || &table->legacy_visible[i] == legacy) && is_pending(&table->legacy_visible[i]))
             return true;
-    return false;
+    return gf_load_relaxed(&table->uncounted_visible);
 }
 
-/* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has one. */
+/* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has results. */
 static struct gf_visible *find_count(struct gf_submit_table *table, CUstream stream,
                                      CUcontext context, bool *ret_pending)
 {
@@ -585,21 +598,18 @@ static struct gf_visible *find_count(struct gf_submit_table *table, CUstream str
     struct gf_stream_slot *slot;
 
     *ret_pending = false;
-    if (stream == CU_STREAM_LEGACY) {
-        /* in this order: counts are handed on to the last ones (preload/attach/counters.h) */
-        *ret_pending = blocking_are_pending(table) || threads_are_pending(table) ||
-                       gf_load_relaxed(&table->uncounted_visible);
-        return legacy;
-    }
-    if (stream == CU_STREAM_PER_THREAD) {
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
         const unsigned own = gf_setup.submitter();
-        *ret_pending = is_pending(legacy);
-        return own < GF_SUBMITTERS_OWN ? &table->submitters[own].own_visible : NULL;
+        *ret_pending = others_are_pending(table, legacy);
+        return stream == CU_STREAM_LEGACY ? legacy
+               : own < GF_SUBMITTERS_OWN  ? &table->submitters[own].own_visible
+                                          : NULL;
     }
     slot = gf_stream_slot_find(table, stream);
     if (!slot)
         return NULL;
-    *ret_pending = gf_load_relaxed(&slot->blocking) && is_pending(legacy);
+    *ret_pending = (gf_load_relaxed(&slot->blocking) || gf_load_relaxed(&table->awaits_events)) &&
+                   others_are_pending(table, legacy);
     return &slot->visible;
 }
 

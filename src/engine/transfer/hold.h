@@ -75,6 +75,8 @@ void gf_hold_used_stream(void);
  * batch's hold.
  */
 bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
+/* Whether the held stream is another one than the legacy stream, and waits for the work there. */
+bool gf_hold_follows_legacy(const struct gf_hold *hold);
 /*
  * Called when the copy has decided to issue several DMAs. A call that meets the hold from now on
  * makes the stream count as shared.

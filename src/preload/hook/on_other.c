@@ -96,11 +96,11 @@ GF_STREAM_PAIR(DECOMPRESS, cuMemBatchDecompressAsync);
                             unsigned numExtSems, CUstream stream),                                 \
                            (extSemArray, paramsArray, numExtSems, stream))
 #define AWAIT(symbol, null_stream)                                                                 \
-    GF_SUBMIT_HOOK(symbol, stream, null_stream, gf_work_kernel,                                    \
-                   (const CUexternalSemaphore *extSemArray,                                        \
-                    const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned numExtSems,   \
-                    CUstream stream),                                                              \
-                   (extSemArray, paramsArray, numExtSems, stream))
+    GF_SUBMIT_VISIBLE_HOOK(symbol, stream, null_stream, gf_work_kernel,                            \
+                           (const CUexternalSemaphore *extSemArray,                                \
+                            const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,                \
+                            unsigned numExtSems, CUstream stream),                                 \
+                           (extSemArray, paramsArray, numExtSems, stream))
 #define GRAPHICS(symbol, null_stream)                                                              \
     GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
                    (unsigned count, CUgraphicsResource *resources, CUstream hStream),              \

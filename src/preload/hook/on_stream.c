@@ -310,15 +310,22 @@ static bool has_ended(CUresult result, CUstream stream)
 GF_STREAM_PAIR(END, cuStreamEndCapture);
 GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
 
+static CUresult note_awaits(CUresult result)
+{
+    if (gf_unlikely(!gf_load_relaxed(&gf_submissions.awaits_events)) && result == CUDA_SUCCESS)
+        gf_store_relaxed(&gf_submissions.awaits_events, true);
+    return result;
+}
+
 /*
  * If no capture is open, the call cannot make the stream enter a capture, so the engine is not
  * notified. Even while one is open, the stream may be that of another thread's copy.
  */
 #define WAIT(symbol, null_stream)                                                                  \
     GF_HOOK(symbol, (CUstream hStream, CUevent hEvent, unsigned int Flags),                        \
-            GF_ORDERED(hStream ? hStream : (null_stream),                                          \
-                       gf_unlikely(gf_load_relaxed(&gf_submissions.captures))                      \
-                           ? ENTERING(real(hStream, hEvent, Flags))                                \
-                           : real(hStream, hEvent, Flags)))
+            note_awaits(GF_ORDERED(hStream ? hStream : (null_stream),                              \
+                                   gf_unlikely(gf_load_relaxed(&gf_submissions.captures))          \
+                                       ? ENTERING(real(hStream, hEvent, Flags))                    \
+                                       : real(hStream, hEvent, Flags))))
 
 GF_STREAM_PAIR(WAIT, cuStreamWaitEvent);

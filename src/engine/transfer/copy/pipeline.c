@@ -524,6 +524,35 @@ static enum gf_bypass await_event(const struct gf_stage_request *request, unsign
     return gf_bypass_none;
 }
 
+/* Counts the wait that began at `begun`. The arguments are the results of await_event. */
+static enum gf_bypass end_wait(const struct gf_stage_request *request, enum gf_bypass reason,
+                               const char *call, CUresult result, uint64_t begun,
+                               struct gf_stage_result *ret)
+{
+    if (result != CUDA_SUCCESS)
+        gf_ring_turn_off(request->ring, call, result);
+    ret->stream_done_ns = gf_now_ns();
+    ret->stream_wait_ns += ret->stream_done_ns - begun;
+    return reason != gf_bypass_none      ? reason
+           : result == CUDA_SUCCESS      ? gf_bypass_none
+           : gf_is_capture_error(result) ? gf_bypass_capture
+                                         : gf_bypass_failed;
+}
+
+enum gf_bypass gf_pipeline_await_legacy(const struct gf_stage_request *request,
+                                        struct gf_stage_result *ret)
+{
+    unsigned captures = request->captures;
+    const char *call = NULL;
+    CUresult result = CUDA_SUCCESS;
+    const uint64_t begun = gf_now_ns();
+
+    gf_hold_awaits_dma(request->hold, true);
+    const enum gf_bypass reason = await_event(request, &captures, &call, &result);
+    gf_hold_awaits_dma(request->hold, false);
+    return end_wait(request, reason, call, result, begun, ret);
+}
+
 enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, uint64_t limit_ns,
                                         bool *ret_idle, struct gf_stage_result *ret)
 {
@@ -540,12 +569,5 @@ enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, 
         reason = await_event(request, &captures, &call, &result);
         *ret_idle = true;
     }
-    if (result != CUDA_SUCCESS)
-        gf_ring_turn_off(request->ring, call, result);
-    ret->stream_done_ns = gf_now_ns();
-    ret->stream_wait_ns += ret->stream_done_ns - begun;
-    return reason != gf_bypass_none      ? reason
-           : result == CUDA_SUCCESS      ? gf_bypass_none
-           : gf_is_capture_error(result) ? gf_bypass_capture
-                                         : gf_bypass_failed;
+    return end_wait(request, reason, call, result, begun, ret);
 }

@@ -188,3 +188,10 @@ void gf_pipeline_release(struct gf_pipeline *pipeline, bool idle);
  */
 enum gf_bypass gf_pipeline_await_stream(const struct gf_stage_request *request, uint64_t limit_ns,
                                         bool *ret_idle, struct gf_stage_result *ret);
+/*
+ * Called when the copy holds its idle stream. Waits for the earlier work of the legacy stream, which a
+ * query of the stream does not include, and which may write the source. Returns the same as
+ * gf_pipeline_await_stream.
+ */
+enum gf_bypass gf_pipeline_await_legacy(const struct gf_stage_request *request,
+                                        struct gf_stage_result *ret);

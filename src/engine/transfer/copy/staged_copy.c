@@ -249,30 +249,17 @@ static bool h2d_arrive(const struct gf_stage_request *request, struct gf_pipelin
     return false;
 }
 
-/*
- * The copy has waited for its own stream. Its first DMA also follows the earlier work of the legacy
- * stream if the two streams wait for each other, so this function waits for that DMA. If its slot was
- * used again, the copy has waited for it already.
- */
-static void h2d_await_legacy(const struct gf_stage_request *request,
-                             const struct gf_pipeline *pipeline, struct progress *p,
-                             struct gf_stage_result *ret)
-{
-    const uint64_t begun = gf_now_ns();
-
-    gf_hold_end(request->hold);
-    if (p->issued > pipeline->slots || !gf_pipeline_has_ended(pipeline, 0, true, &p->broken))
-        return;
-    ret->stream_wait_ns += gf_now_ns() - begun;
-    ret->stream_done_ns += gf_now_ns() - begun;
-}
-
 static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, bool waits,
                                        struct gf_stage_result *ret)
 {
     struct gf_pipeline pipeline;
     struct progress p = {.result = CUDA_SUCCESS};
 
+    if (waits && gf_hold_follows_legacy(request->hold)) {
+        const enum gf_bypass reason = gf_pipeline_await_legacy(request, ret);
+        if (reason != gf_bypass_none)
+            return reason;
+    }
     if (!gf_pipeline_open_chunks(&pipeline, request, false))
         return gf_bypass_full;
     if (!request->call->async && request->call->stream == CU_STREAM_LEGACY)
@@ -287,8 +274,6 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
     ret->done = gf_min(gf_plan_chunk_offset(&pipeline.plan, p.issued), pipeline.bytes);
     const bool idle = reason == gf_bypass_none && ret->done == pipeline.bytes &&
                       h2d_arrive(request, &pipeline, &p);
-    if (reason == gf_bypass_none && ret->done == pipeline.bytes && waits && !idle && !p.broken)
-        h2d_await_legacy(request, &pipeline, &p, ret);
     ret->result = gf_pipeline_result(p.result);
     ret->rest = gf_pipeline_rest(&pipeline);
     gf_pipeline_release(&pipeline, idle);
