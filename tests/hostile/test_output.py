@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that the command and the library write. Nothing that another user planted redirects them, and nothing
-makes them wait."""
+makes them wait. Also folders that the command reads, and that another user serves."""
 
 import ctypes
 import os
@@ -256,3 +256,27 @@ def test_folder_of_a_comparison_that_is_replaced(run, shared, victim):
     done = run(COMMAND, "compare", "--", sys.executable, "-c", program, preload=False, cwd=shared, TMPDIR=shared)
     assert victim.read_text() == "kept" and not list((shared / "x").iterdir())
     assert done.returncode == 1 and "Is a directory" in done.stderr, done  # in the second run
+
+
+# A folder with one name, again and again.
+ENDLESS = FUSE.replace("elif call == 14 and", """elif call == 27: out = bytes(16)
+    elif call == 28: out = 128 * struct.pack("<QQII8s", 2, 1, 2, 8, b"NAME")
+    elif call == 14 and""")
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+@pytest.mark.parametrize("name", ["12", ".1"])
+def test_a_folder_without_end(run, tmp_path, name):
+    """Another user may serve it (allow_other)."""
+    (tmp_path / "mount").mkdir()
+    words = [sys.executable, "-c", ENDLESS.replace("NAME", name), tmp_path / "mount", "/etc/passwd", "none"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            done = run(COMMAND, "report", tmp_path / "mount", preload=False, timeout=60)
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", tmp_path / "mount"], check=False)
+    assert done.returncode == 1 and "has more than 200000 files" in done.stderr, done

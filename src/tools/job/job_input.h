@@ -195,13 +195,15 @@ struct gf_source {
 struct gf_sources {
     struct gf_source *list;
     size_t count;
+    size_t names;    /* in folders */
     size_t repeated; /* files that gf_sources_drop_repeated dropped */
 };
 
 /*
  * Adds a path. If the path is a folder, adds the regular files in it and in its subfolders, down to
  * eight levels, sorted and without hidden files. Skips the folders of procfs and sysfs. Returns 0,
- * -EFBIG if there are more than GF_SOURCES_MAX files, or -errno if a folder cannot be read.
+ * -EFBIG if there are more than GF_SOURCES_MAX files or twice as many names, or -errno if a folder
+ * cannot be read.
  */
 int gf_sources_add(struct gf_sources *sources, const char *path);
 

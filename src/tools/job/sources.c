@@ -3,6 +3,7 @@
 
 #include "base/input_file.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/job/job.h"
 
 #include <dirent.h>
@@ -14,6 +15,7 @@
 #include <sys/statfs.h>
 
 #define LEVELS 8
+#define NAMES_MOST ((size_t)2 * GF_SOURCES_MAX) /* in all folders */
 
 /* `status` is NULL if the file is unknown. */
 static int append(struct gf_sources *sources, const char *path, bool is_named,
@@ -59,22 +61,34 @@ static bool is_of_kernel(const char *path)
            (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
 }
 
+static int by_name(const void *one, const void *other)
+{
+    return strcmp(*(char *const *)one, *(char *const *)other);
+}
+
+/* Names are counted before they are sorted: a folder of a FUSE file system may have no end. */
 static int add_folder(struct gf_sources *sources, const char *path, unsigned levels)
 {
-    struct dirent **names;
+    char **names = NULL;
+    size_t count = 0;
 
     if (is_of_kernel(path))
         return 0;
-    const int count = scandir(path, &names, NULL, alphasort);
-    int result = count < 0 ? -errno : 0;
-
-    for (int i = 0; i < count; i++) {
+    GF_FOLDER(folder, path);
+    int result = folder ? 0 : -errno;
+    for (const struct dirent *entry; !result && (errno = 0, entry = readdir(folder));) {
+        result = sources->names++ < NAMES_MOST ? 0 : -EFBIG;
+        *GF_JOB_ADD(names, count) = gf_cli_memory(strdup(entry->d_name));
+    }
+    result = result ? result : -errno;
+    if (count)
+        qsort(names, count, sizeof(*names), by_name);
+    for (size_t i = 0; i < count; i++) {
         if (!result)
-            result = add_member(sources, path, names[i]->d_name, levels);
+            result = add_member(sources, path, names[i], levels);
         free(names[i]);
     }
-    if (count >= 0)
-        free(names);
+    free(names);
     return result;
 }
 
