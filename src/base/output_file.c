@@ -89,16 +89,18 @@ static bool is_trusted_link(const struct stat *link, const struct stat *folder)
            !(folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/*
- * The process that serves a FUSE file system states its owners as it likes. The kernel does not say
- * who mounted it. So a link there is followed, but only to a file in the same file system.
- */
-static void note_served(struct walk *walk, int link, dev_t device)
+/* Whether a process may serve the file. It states the owners as it likes; the kernel does not say who mounted it. */
+static bool is_served(int fd)
 {
     struct statfs system;
 
-    if (walk->served || (syscall(SYS_fstatfs, link, &system) == 0 &&
-                         (system.f_type & 0xffffffff) != FUSE_SUPER_MAGIC))
+    return syscall(SYS_fstatfs, fd, &system) || (system.f_type & 0xffffffff) == FUSE_SUPER_MAGIC;
+}
+
+/* A link on a FUSE file system is followed only to a file in the same file system. */
+static void note_served(struct walk *walk, int link, dev_t device)
+{
+    if (walk->served || !is_served(link))
         return;
     walk->served = device;
     walk->make = false;
@@ -251,7 +253,7 @@ static int check_appendable(int fd, int folder)
     if (S_ISCHR(found.st_mode))
         return 0;
     if (S_ISFIFO(found.st_mode))
-        return is_trusted_owner(&found) ? 0 : -EPERM;
+        return is_trusted_owner(&found) && !is_served(fd) ? 0 : -EPERM;
     if (!S_ISREG(found.st_mode))
         return -EINVAL;
     if (!is_open_to_others(&around) || is_trusted_owner(&found))

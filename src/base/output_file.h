@@ -63,7 +63,7 @@ struct gf_replaced {
  * - A symbolic link is followed only if root or the process's user owns it and the folder it is in.
  *   A new file replaces any other link; an append fails. A link on a FUSE file system, whose owners may
  *   be false, is followed only to a file in the same file system.
- * - A pipe is written only if root or the process's user owns it. The open never waits for a reader.
+ * - A pipe is written only if root or the process's user owns it, and not on FUSE. The open never waits for a reader.
  * - In a folder that others may write to, a link, pipe or log with a second name is not used, because
  *   another user may have given it this name.
  *   Devices, and the files behind /proc/self/fd, are appended to. Block devices and sockets are

@@ -258,6 +258,27 @@ def test_folder_of_a_comparison_that_is_replaced(run, shared, victim):
     assert done.returncode == 1 and "Is a directory" in done.stderr, done  # in the second run
 
 
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_a_pipe_of_a_mount_that_lies_about_owners(run, shared, a_report):
+    """Another user, who serves the pipe as root's, may never read or write it."""
+    (shared / "mount").mkdir()
+    words = [sys.executable, "-c", FUSE.replace("0o100755", "0o10755"), shared / "mount", "/dev/null", "none"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            pipe = os.open(shared / "mount" / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+            written = run(COMMAND, "report", a_report, "--html", shared / "mount" / "pipe", preload=False, timeout=20)
+            taken = os.read(pipe, 1)
+            read = run(COMMAND, "report", shared / "mount" / "pipe", preload=False, timeout=20)
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    os.close(pipe)
+    assert "belongs to another user" in written.stderr and not taken and "no pipe of this user" in read.stderr, (written, read)
+
+
 # A folder with one name, again and again.
 ENDLESS = FUSE.replace("elif call == 14 and", """elif call == 27: out = bytes(16)
     elif call == 28: out = 128 * struct.pack("<QQII8s", 2, 1, 2, 8, b"NAME")
