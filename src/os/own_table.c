@@ -11,6 +11,8 @@
 #include <sys/single_threaded.h>
 
 #define STACK ((size_t)512 << 10)
+/* A preload's syscall() may read more arguments than it gets, above the thread's first frame. */
+#define ABOVE ((size_t)256)
 #define YIELDS 1000 /* limits how long await_end delays a hook */
 #define UNSHARE 2U  /* CLOSE_RANGE_UNSHARE, since Linux 5.9 */
 /* How long a call waits until the serving thread takes it. */
@@ -146,7 +148,7 @@ static void run_on_thread(struct call *call)
     for (unsigned tries = 0; tries < 2 && !call->done; tries++) {
         call->shared = gf_permit(gf_permit_close_range) && !gf_load_relaxed(&copies);
         const unsigned long flags = FLAGS & ~(call->shared ? 0UL : (unsigned long)CLONE_FILES);
-        const long tid = create_thread(flags, stack + STACK, call);
+        const long tid = create_thread(flags, stack + STACK - ABOVE, call);
         if (tid < 0)
             break;
         await_end(call, tid);

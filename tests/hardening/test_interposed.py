@@ -151,3 +151,29 @@ def test_an_auditor(run, compile_c, compile_here, extra, gpu):
     auditor = compile_c(AUDITOR, "-shared", "-fPIC", name="auditor.so")
     program = compile_here("heap_user.c", "-fno-builtin", "-pthread")
     run.alike(program, *gpu, sim=True, LD_AUDIT=auditor, GLIBC_TUNABLES="glibc.rtld.optional_static_tls=4096", **extra)
+
+
+@pytest.mark.parametrize("first", ["library", "other"])
+def test_syscall_that_reads_eight_arguments(run, compile_c, first):
+    """libuid_wrapper's syscall reads more arguments than its caller passes, above the caller's frame."""
+    other = compile_c(r"""
+        #include <dlfcn.h>
+        #include <stdarg.h>
+        long syscall(long number, ...) {
+            static long (*next)(long, ...);
+            long word[8];
+            va_list list;
+            va_start(list, number);
+            for (int i = 0; i < 8; i++) word[i] = va_arg(list, long);
+            va_end(list);
+            if (!next) next = dlsym(RTLD_NEXT, "syscall");
+            return next(number, word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]); }
+        """, "-shared", "-fPIC", "-fno-builtin", name="libothersyscall.so")
+    program = compile_c(r"""
+        #include <dlfcn.h>
+        int main(void) {
+            void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+            return !driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0); }
+        """, name="initializes")
+    order = [PRELOAD, other] if first == "library" else [other, PRELOAD]
+    run.alike(program, LD_LIBRARY_PATH=SIM_DIR, LD_PRELOAD=":".join(map(str, order)), without={"LD_PRELOAD": str(other)})
