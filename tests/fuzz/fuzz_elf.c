@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "base/elf_view.h"
-#include "tools/job/frame_name.h"
+#include "tools/job/job_input.h"
 #include "tools/run/program_start.h"
 
 #include <sys/mman.h>

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "tools/report/outputs.h"
-#include "tools/answer/answer.h"
+#include "tools/answer/parts.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

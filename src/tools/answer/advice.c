@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define LITTLE_SHARE 0.01

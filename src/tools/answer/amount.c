@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/amount.h"
+#include "tools/answer/parts.h"
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/job.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

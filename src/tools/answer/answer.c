@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/answer.h"
+#include "tools/answer/parts.h"
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define GPU_LEVELS 5

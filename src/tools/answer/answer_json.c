@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/formats.h"
-#include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/cli.h"
-
-#include <math.h>
 
 static json_t *texts(const struct gf_lines *lines, size_t most)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/answer/helps.h"
+#include "tools/answer/parts.h"
 
 #include "base/base.h"
 #include "tools/common/text.h"

@@ -1,10 +1,107 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sentences of an answer and its forms, each subject in a file of its own. */
+/*
+ * The answer to "what did the program and its GPU wait for?", its sentences and its forms, each subject in a
+ * file of its own. Each output format prints it.
+ */
 #pragma once
 
-#include "tools/answer/answer.h"
+#include "tools/job/job_input.h"
+#include "tools/job/job_tables.h"
 
 #include <stdio.h>
+
+/* amount.c: format numbers with units, by gf_text. */
+
+/* A duration: "812 us", "16.9 ms", "8.2 s", "2.1 h". */
+const char *gf_amount_time(double seconds);
+/* A size: "8 MiB", "1.5 GiB". */
+const char *gf_amount_bytes(double bytes);
+/* A rate: "3.6 GB/s", "83 MB/s", "0.5 MB/s". */
+const char *gf_amount_rate(double gb_per_s);
+/* A share: "0.3 %", "67 %". */
+const char *gf_amount_share(double part, double whole);
+/*
+ * A time as local time, without or with the date: "08:51:09", "2026-11-23 08:51:09"; "-" if the
+ * time is unknown.
+ */
+const char *gf_amount_clock(double time, bool with_date);
+/* A number with its noun: "1 stall", "12 stalls". */
+const char *gf_amount_of(double count, const char *noun);
+
+/* A list of sentences. */
+struct gf_lines {
+    struct gf_text_pool texts;
+    const char **list; /* in the order in which they were added */
+    size_t count;
+};
+
+/* Adds a sentence, unless the list already contains it. */
+void gf_lines_add(struct gf_lines *lines, const char *format, ...) GF_PRINTF(2, 3);
+void gf_lines_free(struct gf_lines *lines);
+
+/* helps.c: the tables of helps.def and abi/reasons.def, whose names are in logs and reports. */
+enum gf_help {
+    gf_help_stall,  /* causes of stalls */
+    gf_help_reason, /* why copies were not staged */
+    gf_help_state,  /* states of a GPU */
+    gf_help_host,   /* what the program did while a GPU had nothing to do */
+};
+
+/* Returns the meaning of a name in words. An unknown name is returned itself; of a stall, "". */
+const char *gf_help_words(enum gf_help of, const char *name);
+
+/* Returns the remedy; "" if none is known. */
+const char *gf_help_remedy(enum gf_help of, const char *name);
+
+/* Prints the causes of stalls with their meaning, a line each. */
+void gf_helps_print_causes(FILE *out);
+
+/*
+ * answer.c: a number in the section gpu_time of the reports: its path, its sum over the reports that have it,
+ * and how many reports have it.
+ */
+struct gf_gpu_number {
+    char name[96];
+    double sum;
+    unsigned count;
+};
+
+#define GF_GPU_NUMBERS 256
+
+struct gf_answer {
+    const struct gf_job *job;
+    const struct gf_read_counts *counts;
+    struct gf_tally causes, sites, threads, ranks;
+    struct gf_rank_table table;
+    struct gf_steps steps; /* marked steps in logs */
+    struct gf_reported_list reported_steps;
+    struct gf_copies copies;
+    struct gf_gpu_time gpu_time;     /* of the whole job */
+    struct gf_logged_gpu logged_gpu; /* with --since, from then on */
+    struct gf_gpu_number gpu[GF_GPU_NUMBERS];
+    unsigned gpu_count;
+    double from, to; /* when the job began and ended; 0 if unknown */
+    uint64_t stalls, stall_us;
+    uint32_t longest_us;
+    uint64_t delay_ms, throttled_ms, fault_ms, dropped;
+    uint64_t unlogged; /* stalls that reports count and logs lack, except for dropped lines */
+    size_t processes, hosts, running, observing, reported;
+    /* Processes without a report whose log lacks their exit, and the one whose log ended first. */
+    size_t unended;
+    const struct gf_job_process *first_unended;
+    /* The rank that exceeds the median of all ranks by the most time; -1 if none differs. */
+    int64_t slow_rank;
+    struct gf_onset onset;
+    struct gf_lines verdict, differing, helps, notes;
+};
+
+/*
+ * The answer refers to the job and the counts, so the caller must not change these while the answer
+ * exists.
+ */
+void gf_answer_make(const struct gf_job *job, const struct gf_read_counts *counts,
+                    struct gf_answer *ret);
+void gf_answer_free(struct gf_answer *answer);
 
 /*
  * sentences.c: adds the sentences of an answer: the verdict, ranks that differ, what helps, and notes

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
-#include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* A difference in time is ignored if it is below this share of the run, or below LEAST_S. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
-#include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define P99_STEPS 100   /* with fewer steps, the 99th percentile is the longest step */

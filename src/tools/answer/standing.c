@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 #include "base/path.h"
-#include "tools/answer/helps.h"
 #include "tools/answer/parts.h"
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define GROUPS_SAID 4

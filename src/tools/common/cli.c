@@ -6,7 +6,6 @@
 #include "tools/common/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 int gf_cli_fail(int code, const char *verb, const char *format, ...)

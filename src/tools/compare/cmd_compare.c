@@ -6,10 +6,6 @@
 #include "tools/common/text.h"
 #include "tools/compare/compare.h"
 
-#include <jansson.h>
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 

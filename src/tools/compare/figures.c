@@ -4,12 +4,8 @@
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
-#include "tools/job/text_pool.h"
+#include "tools/job/job_input.h"
 
-#include <limits.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 

@@ -6,9 +6,7 @@
 #include "os/procfs.h"
 #include "tools/common/text.h"
 #include "tools/doctor/finding.h"
-#include "tools/topo/recording.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 

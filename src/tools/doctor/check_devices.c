@@ -7,7 +7,6 @@
 #include "tools/doctor/finding.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define DEVICES "sys/bus/pci/devices"

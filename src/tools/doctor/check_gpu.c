@@ -7,7 +7,6 @@
 #include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define LIST_MAX 256

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/formats.h"
 #include "config/option_text.h"
-#include "config/options.h"
 #include "host/machine_load.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
@@ -10,7 +9,6 @@
 #include "tools/doctor/finding.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 static const struct {

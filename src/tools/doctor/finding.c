@@ -7,7 +7,6 @@
 #include "tools/common/text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /*

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/frame_name.h"
+#include "tools/job/job_input.h"
 
 #include "base/elf_view.h"
 #include "base/fmt.h"
 #include "base/path.h"
 #include "tools/common/cli.h"
-#include "tools/job/text_pool.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job, restricted. */
+/* A job, and its restriction. */
 #pragma once
 
 #include "tools/job/text_pool.h"

@@ -4,9 +4,7 @@
 
 #include "base/path.h"
 #include "tools/common/text.h"
-#include "tools/job/frame_name.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define INTERVALS_MAX 500000

@@ -248,3 +248,96 @@ bool gf_read_job(const struct gf_sources *sources, struct gf_job *job, struct gf
 
 /* Whether the file exists, and is a log, a report or the doctor's findings. */
 bool gf_read_job_takes(const char *path);
+
+/*
+ * process_report.c: the most bytes of a report, many times those of a real one. While it is parsed, a report takes up to
+ * 90 times its size in memory.
+ */
+#define GF_REPORT_MOST (4 << 20)
+
+/*
+ * Adds the reports in a text to the list. A file contains one report; the output of a pipe may
+ * contain several in sequence. Returns the number of reports; 0 if the text is not a report, or is
+ * damaged.
+ */
+unsigned gf_report_file_add(json_t *reports, struct gf_span text);
+
+/* Whether the text begins like a report or like the doctor's output, and may be cut off. */
+bool gf_report_file_begins(struct gf_span text);
+
+/*
+ * Adds the output of `gpufeed doctor --json`, which was read from a file. Returns false if the text
+ * is something else.
+ */
+bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const char *file);
+
+/*
+ * Called after all logs were read. Assigns each report to the process that has the report's pid,
+ * program and rank, and whose log overlaps the report's time. If there is no such process, adds
+ * one.
+ */
+void gf_report_file_join(struct gf_job *job, json_t *reports);
+
+/* Returns the value at a path such as "transfers.ring.bytes"; NULL if there is none. */
+const json_t *gf_report_at(const json_t *report, const char *path);
+/* Returns the number at a path; 0 if it is absent, below 0 or impossible. */
+double gf_report_number(const json_t *report, const char *path);
+/* Returns the rank of the process; -1 if it has none. */
+int64_t gf_report_rank(const json_t *report);
+/*
+ * Return the text at a path, "" if absent, or a name from a report, made safe for a terminal and cut to
+ * less than `size` bytes, by gf_text.
+ */
+const char *gf_report_text(const json_t *report, const char *path, size_t size);
+const char *gf_report_plain(const char *name, size_t size);
+
+/* Copies the text at a path into a member. */
+#define GF_REPORT_COPY(member, report, path)                                                       \
+    snprintf(member, sizeof(member), "%s", gf_report_text(report, path, sizeof(member)))
+
+/* frame_name.c: finds function names in ELF files. A log stores native frames as an object and an offset. */
+
+struct gf_elfsym;
+
+/*
+ * Opens an ELF file whose build id, in hexadecimal, is build_id. Returns NULL if
+ * the file is missing, has another build id or is not ELF.
+ */
+struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id);
+void gf_elfsym_close(struct gf_elfsym *file);
+
+/*
+ * Returns the name of the function that covers the offset, and the offset within the function; NULL
+ * if no function covers it.
+ */
+const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
+                               uint64_t *ret_distance);
+
+/*
+ * Texts for a log's native and Python frames. Executables and libraries are opened once and stay
+ * open. Only one thread may use this module.
+ */
+
+/* Reads the modules of an event, before the names of its frames. */
+void gf_frame_modules(struct gf_span modules);
+
+/*
+ * Writes the name of a native frame, such as "function+0x1a (file)". In the log, the frame "3+1a2b"
+ * means offset 0x1a2b in object 3 of the event's modules. Writes "file+0x1a2b" if the file is
+ * missing, has no build id or another one, or has no name for the offset. with_distance = false omits
+ * "+0x1a", so that all frames of a function have the same text. Control characters are replaced.
+ * Returns false if the frame is damaged. ret_path receives the object's path; it may be NULL.
+ */
+bool gf_frame_name_of(struct gf_span frame, bool with_distance, char *buf, size_t size,
+                      char ret_path[1024]);
+
+void gf_frame_name_end(void);
+
+/* A Python frame of a log. Longer texts are cut. */
+struct gf_python_text {
+    char file[1024], function[512];
+    int64_t line;
+};
+
+/* Reads a Python frame of a log. Missing members are "" or 0. Control characters are replaced. */
+void gf_frame_python(struct gf_span frame, struct gf_python_text *ret);

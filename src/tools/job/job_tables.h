@@ -4,8 +4,6 @@
 
 #include "tools/job/job.h"
 
-#include <jansson.h>
-
 /* sums.c: sums of the copies of all processes, from their reports. */
 enum gf_way { GF_WAY_STAGED, GF_WAY_PINNED, GF_WAY_DRIVER, GF_WAY_OTHER, GF_WAYS };
 enum gf_direction { GF_TO_DEVICE, GF_FROM_DEVICE, GF_DIRECTIONS };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/job/process_report.h"
+#include "tools/job/job_input.h"
 
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /*

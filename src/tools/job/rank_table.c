@@ -2,7 +2,7 @@
 #include "tools/job/job_tables.h"
 
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
+#include "tools/job/job_input.h"
 
 #include <stdlib.h>
 

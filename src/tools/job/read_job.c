@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
 
 #include <stdio.h>
 

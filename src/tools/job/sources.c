@@ -4,7 +4,6 @@
 #include "base/input_file.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/job.h"
 
 #include <dirent.h>
 #include <fcntl.h>

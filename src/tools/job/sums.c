@@ -3,7 +3,7 @@
 
 #include "base/fmt.h"
 #include "base/path.h"
-#include "tools/job/process_report.h"
+#include "tools/job/job_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 
 #include "tools/common/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 const char *const gf_by_names[GF_BY_COUNT] = {"cause", "site", "rank", "step", "thread"};

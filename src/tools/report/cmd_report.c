@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/output_file.h"
 #include "base/parse.h"
-#include "tools/answer/helps.h"
-#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/frame_name.h"
-#include "tools/job/job.h"
-#include "tools/job/job_input.h"
-#include "tools/job/job_tables.h"
 #include "tools/report/outputs.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 
 enum gf_report_form { GF_FORM_ANSWER, GF_FORM_JSON, GF_FORM_EVENTS, GF_FORM_FOLDED };
 

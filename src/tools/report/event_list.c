@@ -2,12 +2,8 @@
 #include "base/fmt.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/job_input.h"
-#include "tools/job/frame_name.h"
 #include "tools/report/outputs.h"
 
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>

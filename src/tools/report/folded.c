@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
 #include "tools/report/outputs.h"
 
 #include <stdlib.h>

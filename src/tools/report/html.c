@@ -2,10 +2,7 @@
 #include "base/cpus.h"
 #include "base/parse.h"
 #include "page.h"
-#include "tools/answer/helps.h"
-#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
-#include "tools/job/process_report.h"
 #include "tools/report/outputs.h"
 
 #include <time.h>

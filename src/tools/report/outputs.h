@@ -2,10 +2,7 @@
 /* What `gpufeed report` writes, each form in a file of its own. */
 #pragma once
 
-#include "tools/answer/answer.h"
-#include "tools/job/job_input.h"
-
-#include <stdio.h>
+#include "tools/answer/parts.h"
 
 /*
  * event_list.c: prints all events that pass the filter on standard output, in the order of their

@@ -2,7 +2,6 @@
 #include "abi/formats.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
 #include "tools/report/outputs.h"
 
 #include <inttypes.h>

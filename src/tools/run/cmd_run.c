@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fmt.h"
 #include "config/option_text.h"
-#include "config/options.h"
 #include "host/tasks.h"
 #include "os/elf_fault.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/run/private_shm.h"
 #include "tools/run/program_start.h"
 
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/run/program_start.h"
 
-#include "host/facts.h"
 #include "host/tasks.h"
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 void gf_env_copy(char *const *envp, struct gf_env *ret)

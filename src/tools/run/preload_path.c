@@ -7,7 +7,6 @@
 
 #include <libgen.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 

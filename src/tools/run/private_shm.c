@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/run/private_shm.h"
+#include "tools/run/program_start.h"
 
 #include "os/launch.h"
 #include "os/procfs.h"
@@ -11,7 +11,6 @@
 #include <linux/seccomp.h>
 #include <mntent.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/mount.h>

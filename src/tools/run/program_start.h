@@ -4,9 +4,8 @@
 
 #include "base/cpus.h"
 #include "config/options.h"
-#include "host/facts.h"
 #include "host/verdict.h"
-#include "tools/topo/visible_gpus.h"
+#include "tools/topo/topo.h"
 
 /*
  * environ.c: the environment of the program to run, a modifiable copy of this process's
@@ -123,3 +122,23 @@ void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool
  * runs without an init.
  */
 bool gf_init_fork(int *ret_code);
+
+/* private_shm.c: `gpufeed run --shm=huge`: a private mount of /dev/shm whose files consist of huge pages. */
+
+enum gf_shm {
+    gf_shm_mounted,
+    gf_shm_kept,   /* the present mount already gives huge pages */
+    gf_shm_failed, /* nothing has changed */
+    gf_shm_ranks,  /* another rank on this host shares /dev/shm; nothing has changed */
+};
+
+/*
+ * Mounts a tmpfs with huge=within_size on /dev/shm, in a mount namespace of this process. For a user
+ * without capabilities, this namespace belongs to a user namespace with the same user and group. The
+ * size is the free space of the present mount. A child process tries all calls first, so a refused
+ * call changes nothing. If `dry`, only the child makes them. The process must have one thread.
+ *
+ * ret: the mount's options as the kernel reports them, or why there is no new mount.
+ */
+enum gf_shm gf_shm_mount(char *const *command, const struct gf_env *env, bool dry, char *ret,
+                         size_t size);

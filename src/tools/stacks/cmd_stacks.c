@@ -3,17 +3,14 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "host/tasks.h"
-#include "tools/answer/helps.h"
+#include "tools/answer/parts.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
-#include "tools/job/job_tables.h"
 #include "tools/run/program_start.h"
 #include "tools/top/top.h"
 
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
 
 #define TRIES 20

@@ -4,7 +4,6 @@
 #include "base/elf_view.h"
 #include "base/path.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define RUNTIME_MOST ((size_t)4 << 20) /* bytes of _PyRuntime that are searched */

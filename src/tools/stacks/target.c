@@ -5,7 +5,6 @@
 #include "os/procfs.h"
 #include "tools/common/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>

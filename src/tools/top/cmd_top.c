@@ -8,7 +8,6 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
 
 static const char *source_name(enum gf_snapshot_source source)

@@ -2,10 +2,8 @@
 #include "tools/top/top.h"
 
 #include "base/fmt.h"
-#include "tools/job/process_report.h"
+#include "tools/job/job_input.h"
 #include "tools/job/job_tables.h"
-
-#include <stdio.h>
 
 static double copied(const struct gf_copies *copies, enum gf_direction direction)
 {

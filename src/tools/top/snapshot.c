@@ -11,13 +11,12 @@
 #include "os/procfs.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/job/process_report.h"
+#include "tools/job/job_input.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

@@ -4,10 +4,7 @@
 #include "host/machine_load.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
-#include "tools/topo/recording.h"
 #include "tools/topo/topo.h"
-
-#include <stdio.h>
 
 #define SCHEMA 1
 #define JSON_LIST_MAX 4096

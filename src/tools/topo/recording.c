@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/topo/recording.h"
 
 #include "host/machine_load.h"
 #include "os/procfs.h"
 #include "tools/common/text.h"
-#include "tools/topo/visible_gpus.h"
-
-#include <stdio.h>
+#include "tools/topo/topo.h"
 
 /* Files with kernel settings. The checks that read these files repeat their names. */
 static const char *const host_files[] = {

@@ -1,10 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data that `gpufeed topo` shows and `gpufeed doctor` checks, gathered once. */
+/* The data that `gpufeed topo` shows and `gpufeed doctor` checks, gathered once, and its recording. */
 #pragma once
 
 #include "host/facts.h"
 #include "host/machine.h"
-#include "tools/topo/visible_gpus.h"
+
+/*
+ * The GPUs that a program will see, in the driver's order. The list is read from files, because
+ * initializing the driver takes a second.
+ */
+
+#define GF_VISIBLE_GPUS_MAX 64
+
+struct gf_visible_gpu {
+    char bdf[20];
+    char uuid[64];  /* "GPU-..."; "" unknown */
+    char model[64]; /* "" unknown */
+};
+
+struct gf_visible_gpus {
+    struct gf_visible_gpu gpus[GF_VISIBLE_GPUS_MAX];
+    size_t count;
+    bool ordered; /* gpus[i] is the program's device i */
+    /* The reason why the list or its order is uncertain; NULL: both are certain. */
+    const char *doubt;
+};
+
+/*
+ * Lists the GPUs of the kernel driver at root ("": this system) that this process may open, in the
+ * order of their PCI addresses. In a container, these are the container's GPUs. For a recording
+ * without the driver's files, lists all GPUs of `machine`, which may be NULL.
+ */
+void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
+                          struct gf_visible_gpus *ret);
+
+/*
+ * Filters and orders the list by the values of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (NULL if
+ * unset). If only the driver can resolve a word, such as a MIG instance, the list stays unchanged,
+ * and `doubt` gives the reason.
+ */
+void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices,
+                            const char *order);
+
+/* Records the visible GPUs of this system in the folder, which must exist. Returns 0 or -errno. */
+int gf_visible_gpus_record(const char *folder);
 
 struct gf_topo_gpu {
     char bdf[20];
@@ -39,3 +78,18 @@ struct gf_topo {
  */
 void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
                     struct gf_topo *ret);
+
+/* recording.c: the kernel's cpufreq files of a CPU, whose values all CPUs of a policy share. */
+#define GF_CPUFREQ "sys/devices/system/cpu/cpu%u/cpufreq/"
+
+/*
+ * Sets *ret to the CPUs that share this CPU's policy on the machine at root ("": this one), including
+ * this CPU.
+ */
+void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret);
+
+/*
+ * Records this machine in the folder, which is created if it is missing. --machine and GPUFEED_MACHINE
+ * read the folder instead of this system's files. Returns 0 or -errno.
+ */
+int gf_recording_write(const char *folder);
