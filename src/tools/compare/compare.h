@@ -70,7 +70,10 @@ int gf_run_add(struct gf_figures *run, const char *path);
 struct gf_side;
 int gf_folder_read(const char *path, struct gf_side *side);
 
-/* one_run.c: one run of the command in an arm, with the GPUs' clocks; interrupts. */
+/*
+ * trial.c: paired runs of the command in two arms, with the GPUs' clocks; the ratio of the arms' times, with a
+ * 95 % interval.
+ */
 
 /* The two arms of a comparison: the environment variables of their runs. */
 #define GF_ARM_VARIABLES 32
@@ -119,11 +122,6 @@ void gf_interrupt_begin(void);
 /* Restores SIGINT's action. If SIGINT was received, it now ends this process. */
 void gf_interrupt_end(void);
 
-struct gf_run_folder {
-    char path[PATH_MAX]; /* for the command's processes */
-    int fd;
-};
-
 struct gf_run {
     /* Time from the fork to the command's end; of reports: from the first use of CUDA, the mean. */
     double wall_s;
@@ -140,17 +138,6 @@ struct gf_side {
 };
 
 void gf_side_add(struct gf_side *side, const struct gf_run *run);
-
-/*
- * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
- * output go into the folder, which is emptied afterwards. Returns 0 or -errno. If the command
- * cannot be run or fails, prints the reason and the last lines of its output. SIGINT ends the
- * command, and the result is -EINTR.
- */
-int gf_one_run(const struct gf_arm *arm, char *const *command, const struct gf_run_folder *folder,
-               struct gf_run *ret);
-
-/* trial.c: the ratio of two arms' times, with a 95 % interval from paired runs. */
 
 #define GF_BOOTSTRAP_PAIRS_MIN 6u /* fewer pairs give too few different resamples */
 #define GF_BOOTSTRAP_PAIRS_MAX 1000u
