@@ -20,7 +20,10 @@ struct gf_figures_row {
     char line[96]; /* "train.py:4 in load"; "" if unknown */
 };
 
-/* Sums over several reports, which are from the processes of one run, or from several runs. */
+/*
+ * Sums over several reports, which are from the processes of one run, or from several runs. Each member before
+ * `stalls` consists of numbers of the type double.
+ */
 struct gf_figures {
     double reports;
     double ran_s; /* time from the first use of CUDA to the report */

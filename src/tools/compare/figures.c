@@ -122,17 +122,11 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
 
 static void add_figures(struct gf_figures *figures, const struct gf_figures *more)
 {
-    figures->reports += more->reports;
-    figures->ran_s += more->ran_s;
-    figures->steps += more->steps;
-    figures->steps_s += more->steps_s;
-    figures->timed += more->timed;
-    figures->timed_p99_s += more->timed_p99_s;
-    figures->awaited += more->awaited;
-    figures->awaited_s += more->awaited_s;
-    figures->gpu_s += more->gpu_s;
-    figures->gpu_empty_s += more->gpu_empty_s;
-    add_copies(figures, more->copies);
+    double *sums = (double *)figures;
+    const double *others = (const double *)more;
+
+    for (size_t i = 0; i < offsetof(struct gf_figures, stalls) / sizeof(*sums); i++)
+        sums[i] += others[i];
     figures->stalls.count += more->stalls.count;
     figures->stalls.seconds += more->stalls.seconds;
     for (int kind = 0; kind < GF_FIGURES_KINDS; kind++)
