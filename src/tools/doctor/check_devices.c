@@ -3,7 +3,6 @@
 #include "base/input_file.h"
 #include "host/machine.h"
 #include "os/procfs.h"
-#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
 #include <limits.h>

@@ -4,7 +4,6 @@
 #include "host/locate.h"
 #include "os/launch.h"
 #include "os/procfs.h"
-#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #ifndef MADV_POPULATE_READ

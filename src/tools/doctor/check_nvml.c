@@ -3,9 +3,6 @@
 #include "tools/common/nvml.h"
 #include "tools/doctor/finding.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 enum {
     GF_FABRIC_NOT_STARTED = 1, /* 0: not supported; 3: ready */
     GF_FABRIC_IN_PROGRESS = 2,

@@ -5,11 +5,9 @@
 #include "os/cgroup.h"
 #include "os/launch.h"
 #include "tools/common/cli.h"
-#include "tools/common/text.h"
 #include "tools/doctor/finding.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 
 static const struct {
     const char *name;

@@ -4,45 +4,26 @@
 #include "base/input_file.h"
 #include "os/procfs.h"
 #include "tools/common/cli.h"
-#include "tools/common/text.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 
-/*
- * Formats a text, and replaces each byte that is not printable ASCII. The text may contain bytes of
- * a file, but JSON allows only UTF-8, and a terminal interprets control characters.
- */
-GF_PRINTF(3, 0)
-static void format_printable(char *ret, size_t size, const char *format, va_list args)
+void gf_finding_set(char *ret, size_t size, const char *text)
 {
-    vsnprintf(ret, size, format, args);
+    snprintf(ret, size, "%s", text);
     for (; *ret; ret++)
         if (*ret < ' ' || *ret > '~')
             *ret = '?';
 }
 
-void gf_finding_format(char *ret, size_t size, const char *format, ...)
+void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *summary)
 {
-    va_list args;
-    va_start(args, format);
-    format_printable(ret, size, format, args);
-    va_end(args);
-}
-
-void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *format, ...)
-{
-    va_list args;
-
     /* Callers add to the last finding even if the list is full. */
     static struct gf_finding dropped;
     const bool fits = findings->count < GF_ARRAY_LEN(findings->list);
     struct gf_finding *finding = fits ? &findings->list[findings->count++] : &dropped;
     *finding = (struct gf_finding){.status = status};
     findings->last = finding;
-    va_start(args, format);
-    format_printable(finding->summary, sizeof(finding->summary), format, args);
-    va_end(args);
+    gf_finding_set(finding->summary, sizeof(finding->summary), summary);
     if (!fits)
         gf_cli_error("doctor", "dropped a finding, because there are more than %zu: %s",
                      GF_ARRAY_LEN(findings->list), finding->summary);
@@ -69,8 +50,8 @@ static void name_gpus(struct gf_finding *finding)
         names = gf_text("%s%s%s", names, i ? ", " : " ", finding->gpus[i]);
     if (finding->gpu_count > GF_ARRAY_LEN(finding->gpus))
         names = gf_text("%s and %zu more", names, finding->gpu_count - GF_ARRAY_LEN(finding->gpus));
-    gf_finding_format(finding->summary, sizeof(finding->summary), "%s",
-                      gf_text("%s: %s", names, finding->summary));
+    gf_finding_set(finding->summary, sizeof(finding->summary),
+                   gf_text("%s: %s", names, finding->summary));
 }
 
 void gf_findings_group(struct gf_findings *findings, size_t from)
@@ -98,41 +79,22 @@ void gf_findings_group(struct gf_findings *findings, size_t from)
 
 void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file)
 {
-    gf_finding_add(findings, gf_status_unknown, "%s: /%s cannot be read", subject, file);
+    gf_unknown(findings, "%s: /%s cannot be read", subject, file);
 }
 
-GF_PRINTF(4, 0)
-static bool read_host_line(const struct gf_check_input *input, char *ret, size_t size,
-                           const char *format, va_list args)
+bool gf_host_read_line(const struct gf_check_input *input, char *ret, size_t size, const char *path)
 {
-    char path[GF_PROCFS_PATH_MAX];
-
-    vsnprintf(path, sizeof(path), format, args);
     if (gf_procfs_read(ret, size, input->root, "%s", path) <= 0)
         return false;
     ret[strcspn(ret, "\n")] = '\0';
     return *ret != '\0';
 }
 
-bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
-                  ...)
-{
-    va_list args;
-    va_start(args, format);
-    const bool found = read_host_line(input, ret, size, format, args);
-    va_end(args);
-    return found;
-}
-
-bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
+bool gf_host_read_number(const struct gf_check_input *input, long *ret, const char *path)
 {
     char text[64], *end;
-    va_list args;
 
-    va_start(args, format);
-    const bool found = read_host_line(input, text, sizeof(text), format, args);
-    va_end(args);
-    if (!found)
+    if (!gf_host_read_line(input, text, sizeof(text), path))
         return false;
     *ret = strtol(text, &end, 10);
     return end != text && !*end && *ret >= 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/options.h"
+#include "tools/common/text.h"
 #include "tools/topo/topo.h"
 
 /* The input of a check of `gpufeed doctor`, and the findings that it reports. */
@@ -80,13 +81,12 @@ struct gf_findings {
  * Adds a finding with its summary. If the list is full, drops the finding, and prints an error. The
  * other functions and macros add to the finding that was added last.
  */
-void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *format, ...)
-    GF_PRINTF(3, 4);
-#define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, __VA_ARGS__)
+void gf_finding_add(struct gf_findings *findings, enum gf_status status, const char *summary);
+#define gf_ok(findings, ...) gf_finding_add(findings, gf_status_ok, gf_text(__VA_ARGS__))
 /* Adds it only if the condition holds. The value is whether it does, and so whether the check is done. */
 #define gf_ok_if(findings, condition, ...) ((condition) && (gf_ok(findings, __VA_ARGS__), true))
-#define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, __VA_ARGS__)
-#define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, __VA_ARGS__)
+#define gf_problem(findings, ...) gf_finding_add(findings, gf_status_problem, gf_text(__VA_ARGS__))
+#define gf_unknown(findings, ...) gf_finding_add(findings, gf_status_unknown, gf_text(__VA_ARGS__))
 
 /*
  * Add a finding about one GPU, with a summary that does not name the GPU. gf_findings_group joins
@@ -108,8 +108,12 @@ void gf_finding_of_gpu(struct gf_findings *findings, const char *bdf);
     (GF_FINDING_SET(findings, script, __VA_ARGS__),                                                \
      gf_fix(findings, "%s    (root, on the host)", (findings)->last->script))
 #define GF_FINDING_SET(findings, member, ...)                                                      \
-    gf_finding_format((findings)->last->member, sizeof((findings)->last->member), __VA_ARGS__)
-void gf_finding_format(char *ret, size_t size, const char *format, ...) GF_PRINTF(3, 4);
+    gf_finding_set((findings)->last->member, sizeof((findings)->last->member), gf_text(__VA_ARGS__))
+/*
+ * Copies a text, and replaces each byte that is not printable ASCII. The text may contain bytes of
+ * a file, but JSON allows only UTF-8, and a terminal interprets control characters.
+ */
+void gf_finding_set(char *ret, size_t size, const char *text);
 
 /*
  * Joins findings that differ only in their GPU and evidence, and puts the list of GPUs before each
@@ -122,14 +126,16 @@ void gf_findings_group(struct gf_findings *findings, size_t from);
 void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file);
 
 /*
- * Reads the first line of a file of the checked machine; `format` gives its path below the root.
+ * Reads the first line of a file of the checked machine; the other arguments format its path below the root.
  * Returns false if the file is missing or the line is empty.
  */
-bool gf_host_line(const struct gf_check_input *input, char *ret, size_t size, const char *format,
-                  ...) GF_PRINTF(4, 5);
+#define gf_host_line(input, ret, size, ...)                                                        \
+    gf_host_read_line(input, ret, size, gf_text(__VA_ARGS__))
+bool gf_host_read_line(const struct gf_check_input *input, char *ret, size_t size,
+                       const char *path);
 /* Reads the first line of a file as a number. Returns false if it is not a number of at least 0. */
-bool gf_host_number(const struct gf_check_input *input, long *ret, const char *format, ...)
-    GF_PRINTF(3, 4);
+#define gf_host_number(input, ret, ...) gf_host_read_number(input, ret, gf_text(__VA_ARGS__))
+bool gf_host_read_number(const struct gf_check_input *input, long *ret, const char *path);
 
 /* Whether a folder below the root has an entry whose name begins so, and not with a dot. */
 bool gf_host_has(const struct gf_check_input *input, const char *name, const char *begin);
