@@ -158,7 +158,7 @@ static size_t native_frames(unw_addr_space_t space, struct gf_target *target,
 
 /*
  * The children write to a file in memory, so that they never wait for this process: a `head`, the
- * threads, a `python`, then for each thread a `counts` and the frames.
+ * threads, a `python`, then for each thread a `gf_stack` without its lists, and the frames.
  */
 struct head {
     int error;
@@ -171,15 +171,10 @@ struct python {
     char version[32];
 };
 
-struct counts {
-    uint32_t python, native;
-    bool python_cut, native_cut;
-    char name[sizeof(((struct gf_stack *)NULL)->name)];
-};
-
 /* Reads the frames of all of the thread's states, of which it has one in each interpreter. */
 static size_t read_python(const struct gf_python_threads *python, struct gf_target *target,
-                          size_t i, struct gf_pystack_frame *ret, size_t max, struct counts *counts)
+                          size_t i, struct gf_pystack_frame *ret, size_t max,
+                          struct gf_stack *stack)
 {
     const struct gf_pystack_memory memory = {gf_target_read, target};
     size_t count = 0;
@@ -189,9 +184,9 @@ static size_t read_python(const struct gf_python_threads *python, struct gf_targ
             const uintptr_t state = python->states[k].state;
             count +=
                 gf_pystack_frames(python->layout, &memory, state, ret + count, max - count, NULL);
-            if (!counts->name[0] && !gf_pystack_thread_name(python->layout, &memory, state,
-                                                            counts->name, sizeof(counts->name)))
-                counts->name[0] = '\0';
+            if (!stack->name[0] && !gf_pystack_thread_name(python->layout, &memory, state,
+                                                           stack->name, sizeof(stack->name)))
+                stack->name[0] = '\0';
         }
     return count;
 }
@@ -208,16 +203,16 @@ static void write_stack(FILE *out, const struct gf_python_threads *python, struc
     static struct gf_pystack_frame frames[GF_COLLECT_FRAMES + 1];
     static uintptr_t native[GF_COLLECT_FRAMES + 1];
     const struct gf_target_thread *thread = &target->threads[i];
-    struct counts counts = {.python = 0};
+    struct gf_stack stack = {.thread = *thread, .read = true};
 
-    counts.python = cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames), &counts),
-                        &counts.python_cut);
+    stack.python_count = cut(read_python(python, target, i, frames, GF_ARRAY_LEN(frames), &stack),
+                             &stack.python_cut);
     if (thread->stopped && space)
-        counts.native = cut(native_frames(space, target, thread, native, GF_ARRAY_LEN(native)),
-                            &counts.native_cut);
-    fwrite(&counts, sizeof(counts), 1, out);
-    fwrite(frames, sizeof(*frames), counts.python, out);
-    fwrite(native, sizeof(*native), counts.native, out);
+        stack.native_count = cut(native_frames(space, target, thread, native, GF_ARRAY_LEN(native)),
+                                 &stack.native_cut);
+    fwrite(&stack, sizeof(stack), 1, out);
+    fwrite(frames, sizeof(*frames), stack.python_count, out);
+    fwrite(native, sizeof(*native), stack.native_count, out);
     fflush(out);
 }
 
@@ -329,23 +324,18 @@ static void stop_and_read(struct child *child)
 
 static bool read_frames(FILE *in, struct gf_stack *stack)
 {
-    struct counts counts;
+    struct gf_stack found;
 
-    if (fread(&counts, sizeof(counts), 1, in) != 1 || counts.python > GF_COLLECT_FRAMES ||
-        counts.native > GF_COLLECT_FRAMES)
+    if (fread(&found, sizeof(found), 1, in) != 1 || found.python_count > GF_COLLECT_FRAMES ||
+        found.native_count > GF_COLLECT_FRAMES)
         return false;
-    stack->python = calloc(counts.python + 1, sizeof(*stack->python));
-    stack->native = calloc(counts.native + 1, sizeof(*stack->native));
-    if (!stack->python || !stack->native ||
-        fread(stack->python, sizeof(*stack->python), counts.python, in) != counts.python ||
-        fread(stack->native, sizeof(*stack->native), counts.native, in) != counts.native)
+    found.python = stack->python = calloc(found.python_count + 1, sizeof(*found.python));
+    found.native = stack->native = calloc(found.native_count + 1, sizeof(*found.native));
+    if (!found.python || !found.native ||
+        fread(found.python, sizeof(*found.python), found.python_count, in) != found.python_count ||
+        fread(found.native, sizeof(*found.native), found.native_count, in) != found.native_count)
         return false;
-    stack->python_count = counts.python;
-    stack->native_count = counts.native;
-    stack->python_cut = counts.python_cut;
-    stack->native_cut = counts.native_cut;
-    memcpy(stack->name, counts.name, sizeof(stack->name));
-    stack->read = true;
+    *stack = found;
     return true;
 }
 
