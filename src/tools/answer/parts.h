@@ -117,13 +117,6 @@ void gf_verdict_say(struct gf_answer *answer);
 const char *gf_verdict_scope(const struct gf_answer *answer);
 
 /*
- * standing.c: adds a sentence if a process stood still when its report was written
- * (docs/log.md#standstill): in which step, for how long, and where, grouped by ranks. Returns false if
- * none did.
- */
-bool gf_standing_say(struct gf_answer *answer);
-
-/*
  * rank_compare.c: compares each rank with the median of all ranks: stalled time, run-queue delay,
  * duration of steps, time of the GPU without work, rate of copies, and end. Adds a sentence to
  * answer->differing for each rank that differs, first for the rank with the largest excess_s. Sets
