@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/base.h"
 #include "base/parse.h"
 #include "os/permit.h"
 #include "tools/common/cli.h"

@@ -6,21 +6,18 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-static const struct field {
-    const char *name;
-    size_t length, offset;
-} fields[] = {
-#define GF_EVENT_ROW(field) {#field, sizeof(#field) - 1, offsetof(struct gf_event, field)},
-    GF_EVENT_FIELDS(GF_EVENT_ROW)
-#undef GF_EVENT_ROW
-};
+/* The names of the members of struct gf_event, in their order. */
+#define GF_EVENT_NAME(field) #field
+#define GF_EVENT_LENGTH(field) sizeof(#field) - 1
+static const char *const names[] = {GF_EVENT_FIELDS(GF_EVENT_NAME)};
+static const size_t lengths[] = {GF_EVENT_FIELDS(GF_EVENT_LENGTH)};
 
 static struct gf_span *member(struct gf_event *event, struct gf_span key)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(fields); i++)
-        if (fields[i].length == key.size && *fields[i].name == *key.at &&
-            memcmp(fields[i].name, key.at, key.size) == 0)
-            return (struct gf_span *)(void *)((char *)event + fields[i].offset);
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++)
+        if (lengths[i] == key.size && *names[i] == *key.at &&
+            memcmp(names[i], key.at, key.size) == 0)
+            return (struct gf_span *)event + i;
     return NULL;
 }
 

@@ -63,52 +63,17 @@ bool gf_span_is_number(struct gf_span value);
  * list. Other fields are skipped.
  */
 #define GF_EVENT_FIELDS(X)                                                                         \
-    X(event)                                                                                       \
-    X(time)                                                                                        \
-    X(mono)                                                                                        \
-    X(pid)                                                                                         \
-    X(tid)                                                                                         \
-    X(dropped)                                                                                     \
-    X(call)                                                                                        \
-    X(size)                                                                                        \
-    X(us)                                                                                          \
-    X(start)                                                                                       \
-    X(thread)                                                                                      \
-    X(step)                                                                                        \
-    X(python)                                                                                      \
-    X(stack)                                                                                       \
-    X(modules)                                                                                     \
-    X(cause)                                                                                       \
-    X(text)                                                                                        \
-    X(program)                                                                                     \
-    X(ppid)                                                                                        \
-    X(rank)                                                                                        \
-    X(host)                                                                                        \
-    X(threads)                                                                                     \
-    X(started)                                                                                     \
-    X(delay_ms)                                                                                    \
-    X(throttled_ms)                                                                                \
-    X(fault_ms)                                                                                    \
-    X(steps)                                                                                       \
-    X(after_us)                                                                                    \
-    X(skipped)                                                                                     \
-    X(last)                                                                                        \
-    X(evidence)                                                                                    \
-    X(node)                                                                                        \
-    X(block_node)                                                                                  \
-    X(gpu)                                                                                         \
-    X(interval_ms)                                                                                 \
-    X(gpus)                                                                                        \
-    X(copies)                                                                                      \
-    X(direction)                                                                                   \
-    X(way)                                                                                         \
-    X(bytes)                                                                                       \
-    X(longest)
+    X(event), X(time), X(mono), X(pid), X(tid), X(dropped), X(call), X(size), X(us), X(start),     \
+        X(thread), X(step), X(python), X(stack), X(modules), X(cause), X(text), X(program),        \
+        X(ppid), X(rank), X(host), X(threads), X(started), X(delay_ms), X(throttled_ms),           \
+        X(fault_ms), X(steps), X(after_us), X(skipped), X(last), X(evidence), X(node),             \
+        X(block_node), X(gpu), X(interval_ms), X(gpus), X(copies), X(direction), X(way), X(bytes), \
+        X(longest)
 
 /* The fields of an event, as spans of its line. A field that is absent has a span of size 0. */
 struct gf_event {
-#define GF_EVENT_MEMBER(field) struct gf_span field;
-    GF_EVENT_FIELDS(GF_EVENT_MEMBER)
+#define GF_EVENT_MEMBER(field) field
+    struct gf_span GF_EVENT_FIELDS(GF_EVENT_MEMBER);
 #undef GF_EVENT_MEMBER
 };
 

@@ -4,7 +4,6 @@
 #include "tools/common/cli.h"
 #include "tools/job/job_input.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #define SLOWEST 1000 /* stalls are summed only for this many of the longest steps */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gpufeed-stacks. */
-#include "base/base.h"
 #include "base/clock.h"
 #include "base/fmt.h"
 #include "base/json.h"
@@ -9,10 +8,17 @@
 #include "tools/stacks/examine.h"
 
 #include <getopt.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+
+#define CALLS(X)                                                                                   \
+    X(read), X(write), X(pread64), X(pwrite64), X(readv), X(writev), X(futex), X(ppoll),           \
+        X(pselect6), X(epoll_pwait), X(nanosleep), X(clock_nanosleep), X(wait4), X(waitid),        \
+        X(recvfrom), X(recvmsg), X(sendto), X(sendmsg), X(accept), X(accept4), X(connect),         \
+        X(ioctl), X(rt_sigtimedwait), X(rt_sigsuspend), X(openat), X(close), X(fsync),             \
+        X(fdatasync), X(flock), X(munmap), X(mmap), X(madvise), X(mprotect), X(sched_yield),       \
+        X(io_getevents), X(getdents64), X(newfstatat), X(statx), X(restart_syscall), X(poll),      \
+        X(select), X(epoll_wait), X(pause), X(open), X(stat)
 
 /*
  * Returns the name of a system call in which threads often wait; NULL if the call is not in the
@@ -20,53 +26,8 @@
  */
 static const char *gf_syscall_name(long number)
 {
-    static const char *const names[] = {
-        [SYS_read] = "read",
-        [SYS_write] = "write",
-        [SYS_pread64] = "pread64",
-        [SYS_pwrite64] = "pwrite64",
-        [SYS_readv] = "readv",
-        [SYS_writev] = "writev",
-        [SYS_futex] = "futex",
-        [SYS_ppoll] = "ppoll",
-        [SYS_pselect6] = "pselect6",
-        [SYS_epoll_pwait] = "epoll_pwait",
-        [SYS_nanosleep] = "nanosleep",
-        [SYS_clock_nanosleep] = "clock_nanosleep",
-        [SYS_wait4] = "wait4",
-        [SYS_waitid] = "waitid",
-        [SYS_recvfrom] = "recvfrom",
-        [SYS_recvmsg] = "recvmsg",
-        [SYS_sendto] = "sendto",
-        [SYS_sendmsg] = "sendmsg",
-        [SYS_accept] = "accept",
-        [SYS_accept4] = "accept4",
-        [SYS_connect] = "connect",
-        [SYS_ioctl] = "ioctl",
-        [SYS_rt_sigtimedwait] = "rt_sigtimedwait",
-        [SYS_rt_sigsuspend] = "rt_sigsuspend",
-        [SYS_openat] = "openat",
-        [SYS_close] = "close",
-        [SYS_fsync] = "fsync",
-        [SYS_fdatasync] = "fdatasync",
-        [SYS_flock] = "flock",
-        [SYS_munmap] = "munmap",
-        [SYS_mmap] = "mmap",
-        [SYS_madvise] = "madvise",
-        [SYS_mprotect] = "mprotect",
-        [SYS_sched_yield] = "sched_yield",
-        [SYS_io_getevents] = "io_getevents",
-        [SYS_getdents64] = "getdents64",
-        [SYS_newfstatat] = "newfstatat",
-        [SYS_statx] = "statx",
-        [SYS_restart_syscall] = "restart_syscall",
-        [SYS_poll] = "poll",
-        [SYS_select] = "select",
-        [SYS_epoll_wait] = "epoll_wait",
-        [SYS_pause] = "pause",
-        [SYS_open] = "open",
-        [SYS_stat] = "stat",
-    };
+#define CALL(name) [SYS_##name] = #name
+    static const char *const names[] = {CALLS(CALL)};
     return number >= 0 && number < (long)GF_ARRAY_LEN(names) ? names[number] : NULL;
 }
 

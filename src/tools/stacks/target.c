@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
-#include <sys/user.h>
 #include <sys/wait.h>
 
 /*

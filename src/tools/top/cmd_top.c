@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `gpufeed top --json`. docs/top.md describes the fields. */
-#include "base/fmt.h"
 #include "base/parse.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
