@@ -48,6 +48,23 @@ static inline const char *gf_folder_next(DIR *folder)
 }
 
 /*
+ * Returns how many elements are at the front of a list for which `condition`, an expression of the index i,
+ * holds. It must hold for no element behind them.
+ */
+#define GF_FRONT_COUNT(i, count, condition)                                                        \
+    ({                                                                                             \
+        size_t gf_low = 0, gf_high = (count);                                                      \
+        while (gf_low < gf_high) {                                                                 \
+            const size_t i = gf_low + (gf_high - gf_low) / 2;                                      \
+            if (condition)                                                                         \
+                gf_low = i + 1;                                                                    \
+            else                                                                                   \
+                gf_high = i;                                                                       \
+        }                                                                                          \
+        gf_low;                                                                                    \
+    })
+
+/*
  * Writes the text as indented lines of at most `width` columns, and a final newline. The first line
  * begins with the label, which is padded to `indent` columns.
  */

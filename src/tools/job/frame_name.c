@@ -5,6 +5,7 @@
 #include "base/fmt.h"
 #include "base/path.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -128,16 +129,10 @@ void gf_elfsym_close(struct gf_elfsym *file)
 const char *gf_elfsym_function(const struct gf_elfsym *file, uint64_t offset,
                                uint64_t *ret_distance)
 {
-    size_t low = 0, high = file->function_count;
+    const size_t count =
+        GF_FRONT_COUNT(i, file->function_count, file->functions[i].start <= offset);
 
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (file->functions[middle].start <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (size_t i = low; i-- > 0 && low - i <= INNER_MOST;) {
+    for (size_t i = count; i-- > 0 && count - i <= INNER_MOST;) {
         const struct function *function = &file->functions[i];
         if (offset < function->end) {
             *ret_distance = offset - function->start;

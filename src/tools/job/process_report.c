@@ -216,17 +216,10 @@ static uint32_t find_logged(const struct join *join, const json_t *report)
 {
     const int64_t pid = json_integer_value(json_object_get(report, "pid"));
     const struct gf_job_process *list = join->job->processes;
-    size_t low = 0, high = join->logged;
+    const size_t first = GF_FRONT_COUNT(i, join->logged, list[join->by_pid[i]].pid < pid);
 
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (list[join->by_pid[middle]].pid < pid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
     /* More programs with one pid are not compared. */
-    for (size_t i = low; i < gf_min(join->logged, low + SAME_PID_MOST); i++)
+    for (size_t i = first; i < gf_min(join->logged, first + SAME_PID_MOST); i++)
         if (belongs_to(join->job, &list[join->by_pid[i]], report))
             return join->by_pid[i];
     return UINT32_MAX;

@@ -127,19 +127,10 @@ const char *gf_tally_label(const struct gf_job *job, enum gf_by by, int64_t key)
 
 const struct gf_tally_row *gf_tally_find(const struct gf_tally *tally, int64_t key)
 {
-    size_t first = 0, end = tally->count;
+    const struct gf_tally_row *rows = tally->rows;
+    const size_t nth = GF_FRONT_COUNT(i, tally->count, rows[rows[i].at].key < key);
 
-    while (first < end) {
-        const size_t middle = (first + end) / 2;
-        const struct gf_tally_row *row = &tally->rows[tally->rows[middle].at];
-        if (row->key == key)
-            return row;
-        if (row->key < key)
-            first = middle + 1;
-        else
-            end = middle;
-    }
-    return NULL;
+    return nth < tally->count && rows[rows[nth].at].key == key ? &rows[rows[nth].at] : NULL;
 }
 
 void gf_tally_add(struct gf_tally *tally, int64_t key, uint64_t count, uint64_t us, double first,

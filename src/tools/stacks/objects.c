@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/elf_view.h"
 #include "base/path.h"
+#include "tools/common/text.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -186,25 +187,18 @@ static void name_in_object(const struct object *object, uintptr_t address, bool 
 
 bool gf_objects_name(struct gf_objects *objects, uintptr_t address, char *ret, size_t size)
 {
-    size_t first = 0, last = objects ? objects->count : 0;
+    const size_t count = objects ? objects->count : 0;
+    /* The kernel lists the mappings in the order of their addresses. */
+    const size_t at = GF_FRONT_COUNT(i, count, address >= objects->list[i].end);
 
     snprintf(ret, size, "0x%lx", (unsigned long)address);
-    /* The kernel lists the mappings in the order of their addresses. */
-    while (first < last) {
-        const size_t middle = (first + last) / 2;
-        struct object *object = &objects->list[middle];
-        if (address >= object->end) {
-            first = middle + 1;
-        } else if (address < object->start) {
-            last = middle;
-        } else {
-            const bool in_time = gf_now_ns() < objects->until_ns;
-            if (!object->opened && in_time)
-                open_object(objects, object);
-            if (object->path[0])
-                name_in_object(object, address, in_time, ret, size);
-            return true;
-        }
-    }
-    return !objects;
+    if (at == count || address < objects->list[at].start)
+        return !objects;
+    struct object *object = &objects->list[at];
+    const bool in_time = gf_now_ns() < objects->until_ns;
+    if (!object->opened && in_time)
+        open_object(objects, object);
+    if (object->path[0])
+        name_in_object(object, address, in_time, ret, size);
+    return true;
 }
