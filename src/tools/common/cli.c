@@ -57,11 +57,6 @@ const char *gf_cli_machine_reason(const char *root, int error)
                             : strerror(-error));
 }
 
-int gf_cli_machine_error(const char *verb, const char *root, int error)
-{
-    return gf_cli_fail(GF_EXIT_FAILED, verb, "%s", gf_cli_machine_reason(root, error));
-}
-
 static int unknown_flag(const char *verb, const char *word, const struct option *flags)
 {
     char name[64];

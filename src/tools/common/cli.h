@@ -46,9 +46,6 @@ void *gf_cli_alloc(size_t count, size_t size);
 /* Returns why the machine at root ("": this one) cannot be read, by gf_text. */
 const char *gf_cli_machine_reason(const char *root, int error);
 
-/* Prints that reason. Returns GF_EXIT_FAILED. */
-int gf_cli_machine_error(const char *verb, const char *root, int error);
-
 /*
  * Reads a verb's flags by getopt_long. Abbreviations are refused, because a flag that is added later
  * could make them ambiguous.

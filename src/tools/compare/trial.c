@@ -122,18 +122,6 @@ static struct {
     struct gf_gpu_clock sums; /* only the thread uses this, until it has ended */
 } reader;
 
-/* Loads NVML once. */
-static bool open_nvml(void)
-{
-    static bool tried;
-
-    if (!tried)
-        nvml.library = gf_nvml_load(&nvml.count);
-    tried = true;
-    nvml.count = gf_min(nvml.count, (unsigned)GPUS_MAX);
-    return nvml.count;
-}
-
 static void read_gpu(void *library, unsigned index, struct gf_gpu_clock *sums)
 {
     struct gf_nvml_utilization busy = {0};
@@ -185,9 +173,15 @@ static void *read_gpus(void *unused)
  */
 static void clocks_begin(void)
 {
+    static bool tried;
+
+    if (!tried)
+        nvml.library = gf_nvml_load(&nvml.count);
+    tried = true;
+    nvml.count = gf_min(nvml.count, (unsigned)GPUS_MAX);
     reader.sums = (struct gf_gpu_clock){0};
     sem_init(&reader.end, 0, 0);
-    reader.runs = open_nvml() && pthread_create(&reader.thread, NULL, read_gpus, NULL) == 0;
+    reader.runs = nvml.count && pthread_create(&reader.thread, NULL, read_gpus, NULL) == 0;
 }
 
 static struct gf_gpu_clock clocks_end(void)

@@ -180,10 +180,9 @@ static int show_findings(struct gf_check_input *input, enum output output)
     struct gf_machine *machine;
 
     const int error = gf_machine_load(input->root, &machine);
-    if (error) {
-        gf_cli_machine_error("doctor", input->root, error);
-        return GF_EXIT_CANNOT_LOOK;
-    }
+    if (error)
+        return gf_cli_fail(GF_EXIT_CANNOT_LOOK, "doctor", "%s",
+                           gf_cli_machine_reason(input->root, error));
     gf_topo_gather(machine, input->root, environ, &topo);
     input->topo = &topo;
     gf_doctor_run(input, &findings);

@@ -77,11 +77,6 @@ void gf_findings_group(struct gf_findings *findings, size_t from)
             name_gpus(&findings->list[i]);
 }
 
-void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file)
-{
-    gf_unknown(findings, "%s: /%s cannot be read", subject, file);
-}
-
 bool gf_host_read_line(const struct gf_check_input *input, char *ret, size_t size, const char *path)
 {
     if (gf_procfs_read(ret, size, input->root, "%s", path) <= 0)

@@ -37,8 +37,6 @@ static inline bool gf_check_is_inference(const struct gf_check_input *input)
 
 enum gf_where { gf_where_docker, gf_where_kubernetes, gf_where_slurm, gf_where_count };
 
-#define GF_FINDING_GPUS_LISTED 8 /* a summary names at most this many GPUs */
-
 enum gf_status {
     gf_status_problem, /* the finding has a fix, and the exit code is 1 */
     gf_status_unknown, /* neither a file nor a call gives the answer */
@@ -59,7 +57,7 @@ struct gf_finding {
     /* How to fix the problem in Docker, Kubernetes and Slurm; set by gf_doctor_run. */
     const char *where[gf_where_count];
     /* The GPUs with this finding; gf_findings_group puts their list before the summary. */
-    char gpus[GF_FINDING_GPUS_LISTED][20];
+    char gpus[8][20]; /* no more are named */
     size_t gpu_count;
 };
 
@@ -69,11 +67,9 @@ enum {
 #include "tools/doctor/checks.def"
 };
 
-/* The list has space for one finding of each check for each GPU. */
-#define GF_FINDINGS_MAX (GF_CHECK_COUNT * GF_VISIBLE_GPUS_MAX)
-
 struct gf_findings {
-    struct gf_finding list[GF_FINDINGS_MAX], *last;
+    /* There is space for one finding of each check for each GPU. */
+    struct gf_finding list[GF_CHECK_COUNT * GF_VISIBLE_GPUS_MAX], *last;
     size_t count;
 };
 
@@ -123,7 +119,8 @@ void gf_finding_set(char *ret, size_t size, const char *text);
 void gf_findings_group(struct gf_findings *findings, size_t from);
 
 /* Adds the finding that a file below the root cannot be read. */
-void gf_finding_unreadable(struct gf_findings *findings, const char *subject, const char *file);
+#define gf_finding_unreadable(findings, subject, file)                                             \
+    gf_unknown(findings, "%s: /%s cannot be read", subject, file)
 
 /*
  * Reads the first line of a file of the checked machine; the other arguments format its path below the root.

@@ -41,7 +41,7 @@ static struct {
     int python, all, json; /* --python, --all, --json */
 } flags;
 
-static int fail(pid_t pid, int error)
+static void fail(pid_t pid, int error)
 {
     if (error == ESRCH)
         fprintf(stderr, "gpufeed stacks: there is no process %d\n", pid);
@@ -54,7 +54,6 @@ static int fail(pid_t pid, int error)
         fprintf(stderr, "gpufeed stacks: process %d cannot be read in time\n", pid);
     else
         fprintf(stderr, "gpufeed stacks: cannot read process %d: %s\n", pid, strerror(error));
-    return 1;
 }
 
 /* Returns the name of a thread, file or function, which comes from another process. */

@@ -410,7 +410,7 @@ static int show(const struct words *words)
         if ((i && !gf_screen_wait(PERIOD_MS)) || (ended = find(words, &picture)))
             break;
         if (terminal)
-            gf_screen_clear();
+            fputs("\033[H\033[J", stdout); /* clears the screen, from the top left on */
         words->json ? print_json(&picture) : draw(&picture);
         fflush(stdout);
         if (ferror(stdout))

@@ -68,11 +68,6 @@ void gf_screen_close(void)
     opened = false;
 }
 
-void gf_screen_clear(void)
-{
-    fputs("\033[H\033[J", stdout);
-}
-
 unsigned gf_screen_width(void)
 {
     struct winsize size;

@@ -130,9 +130,6 @@ const char *gf_found_name_silent(const struct gf_found *found);
 bool gf_screen_open(void);
 void gf_screen_close(void);
 
-/* Clears the screen, and moves the cursor to the top left. */
-void gf_screen_clear(void);
-
 /* Returns the number of columns of the terminal; 0 if standard output is not a terminal. */
 unsigned gf_screen_width(void);
 
