@@ -177,7 +177,10 @@ enum {
     bytes_data = 32,
     type_name = 24,
     type_flags = 168,
-    queue_lock = 16, /* the address of a semaphore; in 3.13 a byte that is 1 while a thread waits */
+    /* In a lock or queue: the address of a semaphore; in a queue of 3.13, 1 while a thread waits. */
+    lock_semaphore = 16,
+    method_self = 24,     /* the object of a method of C */
+    code_exceptions = 40, /* in a code object, from 3.11: its exception table */
     frame_locals = 72, /* its variables, the arguments first, then its stack, from 3.11 to 3.13 */
     /* In 3.13, an object's values follow its header and four bytes, the last of which is `valid`. */
     values_valid = 19,
@@ -199,6 +202,7 @@ enum {
 #define STACK_MOST 32
 /* At most one of the interpreter's own frames precedes each frame of Python. */
 #define STEPS(frames) (2 * (frames) + 2)
+#define HOLDING_MOST 24
 #define NAMED_MOST 95 /* a thread with more frames of Python has no name here */
 
 struct reader {
@@ -231,11 +235,11 @@ static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *r
     return read_bytes(r, address, ret, sizeof(*ret));
 }
 
-/* wanted: at most 23 characters. */
+/* wanted: at most 31 characters. */
 static bool is_of_type(const struct reader *r, uintptr_t object, const char *wanted)
 {
     uintptr_t type, name;
-    char text[24];
+    char text[32];
     const size_t size = strlen(wanted) + 1;
 
     return object && read_pointer(r, object + object_type, &type) &&
@@ -301,30 +305,49 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
     return true;
 }
 
-static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code,
-                      struct gf_pystack_frame *ret)
+/* member: where a code object has the address of the table's bytes object. */
+static bool find_table(const struct reader *r, uintptr_t member, struct gf_pystack_table *ret)
 {
-    struct gf_pystack_table table = {.memory = r->memory};
-    uintptr_t object, size, at = 0;
-    int32_t first, step;
+    uintptr_t object;
 
-    if (!read_bytes(r, code + r->layout->first_line, &first, sizeof(first)) ||
-        !read_pointer(r, code + r->layout->table, &object) || !object ||
-        !read_pointer(r, object + var_size, &size) || size > 1 << 24)
+    if (!read_pointer(r, member, &object) || !object ||
+        !read_pointer(r, object + var_size, &ret->size) || ret->size > 1 << 24)
         return false;
+    ret->memory = r->memory;
+    ret->data = object + bytes_data;
+    return true;
+}
+
+/* Sets *ret to the offset of the frame's instruction in the bytecode. */
+static bool find_instruction(const struct reader *r, uintptr_t frame, uintptr_t code,
+                             uintptr_t *ret)
+{
+    int32_t step;
+
     if (r->layout->bytecode) {
-        if (!read_pointer(r, frame + r->layout->at, &at))
+        if (!read_pointer(r, frame + r->layout->at, ret))
             return false;
-        at -= code + r->layout->bytecode;
+        *ret -= code + r->layout->bytecode;
     } else {
         if (!read_bytes(r, frame + r->layout->at, &step, sizeof(step)) || step < 0)
             return false;
-        at = (uintptr_t)step * r->layout->at_scale;
+        *ret = (uintptr_t)step * r->layout->at_scale;
     }
-    table.data = object + bytes_data;
-    table.size = size;
+    return *ret < 1 << 28;
+}
+
+static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code,
+                      struct gf_pystack_frame *ret)
+{
+    struct gf_pystack_table table;
+    uintptr_t at;
+    int32_t first;
+
+    if (!read_bytes(r, code + r->layout->first_line, &first, sizeof(first)) ||
+        !find_table(r, code + r->layout->table, &table) || !find_instruction(r, frame, code, &at))
+        return false;
     ret->first_line = table.first_line = first;
-    return at < 1 << 28 && r->layout->line(&table, at, &ret->line);
+    return r->layout->line(&table, at, &ret->line);
 }
 
 static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystack_frame *ret)
@@ -495,9 +518,78 @@ bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
     for (size_t i = 0; i < gf_min(sizes[0], (uint32_t)STACK_MOST); i++)
         if (read_pointer(&r, stack + i * sizeof(object), &object) &&
             is_of_type(&r, object, "_queue.SimpleQueue") &&
-            read_pointer(&r, object + queue_lock, &lock) &&
+            read_pointer(&r, object + lock_semaphore, &lock) &&
             (minor < 13 ? lock == futex : (lock & 0xff) == 1))
             return true;
+    return false;
+}
+
+/* Reads a number that is encoded with six bits per byte, the highest bits first. */
+static size_t next_big_number(struct line_reader *r)
+{
+    size_t value = 0;
+    unsigned byte;
+    do {
+        byte = next_byte(r);
+        value = value << 6 | (byte & 0x3f);
+    } while ((byte & 0x40) && !is_at_end(r));
+    return value;
+}
+
+/*
+ * Returns how many objects an exception would leave on the function's stack: those of the statements
+ * `with`, `try` and `for` around the instruction. 0 outside of `with` and `try`.
+ */
+static size_t count_kept(const struct gf_pystack_table *exceptions, size_t at)
+{
+    struct line_reader r = {.table = exceptions};
+
+    while (!is_at_end(&r)) {
+        const size_t start = 2 * next_big_number(&r), size = 2 * next_big_number(&r);
+        next_big_number(&r); /* the handler */
+        const size_t kept = next_big_number(&r) >> 1;
+        if (at >= start && at - start < size)
+            return r.failed ? 0 : kept;
+    }
+    return 0;
+}
+
+/* Inside of a `with` statement, the lock's method __exit__ is on the stack of the function. */
+static bool is_in_with(const struct reader *r, uintptr_t frame, uintptr_t futex)
+{
+    struct gf_pystack_table exceptions;
+    uintptr_t code, at, object, self, lock;
+    uint32_t variables;
+
+    if (!read_pointer(r, frame + r->layout->code, &code) || !is_of_type(r, code, "code") ||
+        !find_table(r, code + code_exceptions, &exceptions) || !exceptions.size ||
+        !find_instruction(r, frame, code, &at) ||
+        !read_bytes(r, code + r->layout->first_line + 4, &variables, sizeof(variables)))
+        return false;
+    const uintptr_t stack = frame + frame_locals + variables * sizeof(object);
+    const size_t kept = count_kept(&exceptions, at);
+    for (size_t i = 0; i < gf_min(kept, (size_t)STACK_MOST); i++)
+        if (read_pointer(r, stack + i * sizeof(object), &object) &&
+            is_of_type(r, object, "builtin_function_or_method") &&
+            read_pointer(r, object + method_self, &self) &&
+            read_pointer(r, self + lock_semaphore, &lock) && lock == futex)
+            return true;
+    return false;
+}
+
+bool gf_pystack_holder(const struct gf_pystack_layout *layout,
+                       const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                       uintptr_t futex, struct gf_pystack_frame *ret)
+{
+    const struct reader r = {layout, memory};
+    uintptr_t frame;
+    bool known = layout->minor >= 11 && layout->minor <= 13 && find_frame(&r, thread_state, &frame);
+
+    for (unsigned i = 0; known && frame && i < STEPS(HOLDING_MOST); i++) {
+        if (is_in_with(&r, frame, futex))
+            return read_frame(&r, frame, ret);
+        known = read_pointer(&r, frame + layout->previous, &frame);
+    }
     return false;
 }
 

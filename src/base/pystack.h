@@ -101,6 +101,16 @@ bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
                             uintptr_t futex);
 
 /*
+ * Whether the thread is inside of a `with` statement of the lock whose semaphore is at the address
+ * `futex`, and so holds the lock. If so, *ret is the frame of this statement, which is one of the
+ * innermost 24 or more. False for a lock that is held in another way, and for versions other than
+ * 3.11 to 3.13.
+ */
+bool gf_pystack_holder(const struct gf_pystack_layout *layout,
+                       const struct gf_pystack_memory *memory, uintptr_t thread_state,
+                       uintptr_t futex, struct gf_pystack_frame *ret);
+
+/*
  * Whether a thread collects garbage in the interpreter of this thread state. Only the thread that
  * holds Python's lock can. False for Python 3.14 and later, whose members differ.
  */

@@ -29,6 +29,11 @@ def steps(between):
 WAITS = {"compile", "sleep", "lock", "waiting", "process", "gil", "few_workers", "transform", "storage", "worker_cpus", "workers_sleep"}
 
 
+def line_of(text):
+    """The number of the first such line of a program that begins with LOOP and LOCKED."""
+    return (LOOP + LOCKED).split("\n").index(text) + 1
+
+
 @pytest.fixture
 def loop(run, tmp_path):
     """loop(script, causes) -> (the cause of most waiting, its line of Python, the summary). On a busy machine a
@@ -106,6 +111,63 @@ def test_the_lock_is_blamed_on_its_holder(loop, version):
         steps(lambda: None)
     """, {"gil"}, PYTHONS[version])
     assert line["function"] == "hold_the_lock"
+
+
+LOCKED = """
+import hashlib
+lock, block = threading.Lock(), bytes(16 << 20)
+def compute():
+    hashlib.blake2b(block)
+def hold_by_with():
+    while True:
+        with lock:
+            compute()
+        time.sleep(0.002)
+def hold_by_call():
+    while True:
+        lock.acquire()
+        compute()
+        lock.release()
+        time.sleep(0.002)
+def have_had_it(): # its stack keeps the address of the lock's method
+    for _ in "1":
+        for _ in "2":
+            for _ in "3":
+                with lock:
+                    pass
+    while True:
+        compute()
+def sleep():
+    while True:
+        time.sleep(0.01)
+def wait_for_the_lock():
+    with lock:
+        pass
+def steps_with(*others):
+    for other in others:
+        threading.Thread(target=other, daemon=True).start()
+    steps(wait_for_the_lock)
+"""
+
+
+@pytest.mark.parametrize("others", ["hold_by_with", "sleep, hold_by_with", "have_had_it, hold_by_with, wait_for_the_lock"])
+@pytest.mark.parametrize("version", sorted(PYTHONS))
+def test_a_lock_is_held_at_a_line_of_another_thread(loop, version, others):
+    """Whatever the other threads do, also if they compute, have held the lock before, or wait for it."""
+    _, line, summary = loop(LOCKED + f"steps_with({others})", {"lock"}, PYTHONS[version])
+    assert line["function"] == "wait_for_the_lock"
+    if version not in {"3.11", "3.12", "3.13"}:
+        assert line["holder"] is None
+        return
+    assert line["holder"]["function"] == "hold_by_with" and line["holder"]["line"] == line_of("            compute()")
+    assert f", while another thread was at program.py:{line['holder']['line']} in hold_by_with" in summary
+
+
+@pytest.mark.parametrize("others", ["hold_by_call", "have_had_it, hold_by_call"])
+def test_a_lock_that_is_held_without_with_is_blamed_on_no_thread(loop, others):
+    """The thread that computes all the time does not hold the lock."""
+    _, line, summary = loop(LOCKED + f"steps_with({others})", {"lock"})
+    assert line["holder"] is None and "another thread" not in summary
 
 
 # As PyTorch's autograd does, a thread with a state of Python but without frames submits the work.

@@ -235,12 +235,12 @@ static void a_line_has_the_time_between_its_readings(void **state)
     (void)state;
 
     gf_cause_lines_add(&lines, gf_host_data, 5 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false);
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false, NULL);
     gf_cause_lines_add(&lines, gf_host_data, 2 * MS);
     gf_cause_lines_add(&lines, gf_host_file, 90 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &step, "", false);
+    gf_cause_lines_see(&lines, gf_host_data, &step, "", false, NULL);
     gf_cause_lines_add(&lines, gf_host_data, 3 * MS);
-    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false);
+    gf_cause_lines_see(&lines, gf_host_data, &load, "train.py:load", false, NULL);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
     assert_int_equal(most[gf_host_data].ns, 8 * MS);
@@ -248,7 +248,7 @@ static void a_line_has_the_time_between_its_readings(void **state)
     for (int i = 0; i < 100; i++) { /* more than fit into the list */
         const struct gf_python_line other = {"other.py", "f", i + 1};
         const char name[] = {(char)('a' + i / 10), (char)('a' + i % 10), '\0'};
-        gf_cause_lines_see(&lines, gf_host_gil, &other, name, false);
+        gf_cause_lines_see(&lines, gf_host_gil, &other, name, false, NULL);
     }
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_data].at.line, 7);
@@ -274,16 +274,35 @@ static void a_line_that_computes_is_no_line_of_launches(void **state)
     (void)state;
 
     gf_cause_lines_add(&lines, gf_host_computing, 50 * MS);
-    gf_cause_lines_see(&lines, gf_host_computing, &metric, "", true);
+    gf_cause_lines_see(&lines, gf_host_computing, &metric, "", true, NULL);
     gf_cause_lines_add(&lines, gf_host_launches, 6 * MS);
-    gf_cause_lines_see(&lines, gf_host_launches, &metric, "", true);
+    gf_cause_lines_see(&lines, gf_host_launches, &metric, "", true, NULL);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_computing].at.line, 51);
     assert_int_equal(most[gf_host_launches].at.line, 0);
     gf_cause_lines_add(&lines, gf_host_launches, MS);
-    gf_cause_lines_see(&lines, gf_host_launches, &model, "", false);
+    gf_cause_lines_see(&lines, gf_host_launches, &model, "", false, NULL);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_launches].at.line, 20);
+}
+
+static void a_lock_has_the_line_that_held_it_for_three_quarters_of_the_time(void **state)
+{
+    static struct gf_cause_lines lines;
+    static struct gf_cause_line most[GF_HOST_CAUSE_COUNT];
+    const struct gf_python_line own = {"/me/train.py", "step", 9},
+                                held = {"/me/prepare.py", "seal", 51},
+                                other = {"/me/prepare.py", "seal", 52}, none = {.line = 0};
+    /* `held` replaces `other` at the third reading, and so counts for 12 of 16. */
+    const struct gf_python_line *const seen[16] = {&other, &held, [6] = &none, [7] = &other};
+    (void)state;
+    for (size_t i = 0; i < GF_ARRAY_LEN(seen); i++) {
+        gf_cause_lines_add(&lines, gf_host_lock, MS);
+        gf_cause_lines_see(&lines, gf_host_lock, &own, "", true, seen[i] ? seen[i] : &held);
+        gf_cause_lines_read(&lines, most);
+        assert_int_equal(most[gf_host_lock].at.line, 9);
+        assert_int_equal(most[gf_host_lock].holder.line, i == 0 ? 52 : i == 15 ? 51 : 0);
+    }
 }
 
 /* As the wait for compiler workers at the end of a program. */
@@ -295,11 +314,11 @@ static void a_line_of_a_library_gives_way_to_one_of_the_program(void **state)
                                 library = {"/usr/lib/python3.12/subprocess.py", "_wait", 2047};
     (void)state;
     gf_cause_lines_add(&lines, gf_host_compile, 5 * MS);
-    gf_cause_lines_see(&lines, gf_host_compile, &own, "", true);
+    gf_cause_lines_see(&lines, gf_host_compile, &own, "", true, NULL);
     gf_cause_lines_add(&lines, gf_host_compile, 9 * MS);
-    gf_cause_lines_see(&lines, gf_host_compile, &library, "", false);
+    gf_cause_lines_see(&lines, gf_host_compile, &library, "", false, NULL);
     gf_cause_lines_add(&lines, gf_host_sleep, 9 * MS);
-    gf_cause_lines_see(&lines, gf_host_sleep, &library, "", false);
+    gf_cause_lines_see(&lines, gf_host_sleep, &library, "", false, NULL);
     gf_cause_lines_read(&lines, most);
     assert_int_equal(most[gf_host_compile].at.line, 9);
     assert_int_equal(most[gf_host_compile].own_ns, 5 * MS);
@@ -403,6 +422,7 @@ int main(void)
         cmocka_unit_test(cpus_are_used_by_this_process_or_by_others),
         cmocka_unit_test(a_line_has_the_time_between_its_readings),
         cmocka_unit_test(a_line_that_computes_is_no_line_of_launches),
+        cmocka_unit_test(a_lock_has_the_line_that_held_it_for_three_quarters_of_the_time),
         cmocka_unit_test(a_line_of_a_library_gives_way_to_one_of_the_program),
         cmocka_unit_test(files_of_packages_are_no_lines_of_the_program),
         cmocka_unit_test(each_sample_stands_for_half_of_both_intervals),

@@ -118,6 +118,29 @@ static void the_end_has_no_remedy(void **state)
     assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_launches, buf, sizeof(buf)));
 }
 
+static void a_lock_has_the_line_of_its_holder(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[1024];
+    (void)state;
+
+    use(device, 20, 80);
+    device->cause_ns[gf_host_lock] = 20 * SECOND;
+    device->line[gf_host_lock].at = (struct gf_python_line){"/me/train.py", "step", 9};
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_string_equal(text,
+                        "the GPU had nothing to do 20.0 % of 100.0 s\n"
+                        "  20.0 % the submitting thread waited for a lock at train.py:9 in step");
+    device->line[gf_host_lock].holder = (struct gf_python_line){"/me/prepare.py", "seal", 51};
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_string_equal(text,
+                        "the GPU had nothing to do 20.0 % of 100.0 s\n"
+                        "  20.0 % the submitting thread waited for a lock at train.py:9 in step, "
+                        "while another thread was at prepare.py:51 in seal (let the other "
+                        "thread hold the lock for less time)");
+}
+
 /* A GPU that was drained by waits is refilled by launches; these are not what to mend. */
 static void launches_after_waits_have_no_remedy(void **state)
 {
@@ -471,6 +494,7 @@ int main(void)
         cmocka_unit_test(the_start_is_named),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(the_end_has_no_remedy),
+        cmocka_unit_test(a_lock_has_the_line_of_its_holder),
         cmocka_unit_test(launches_after_waits_have_no_remedy),
         cmocka_unit_test(a_thread_without_a_cpu_lost_it_to_this_process_or_to_others),
         cmocka_unit_test(communication_has_a_line),

@@ -73,6 +73,13 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
  */
 bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret);
 
+/*
+ * Reads where another thread of the interpreter of this thread state holds the lock of threading whose
+ * futex this is. Returns false if no line of the program inside of a `with` statement of the lock is
+ * found in eight other threads.
+ */
+bool gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret);
+
 /* Whether this thread of this process executes Python. PyTorch's autograd has a state without frames. */
 bool gf_python_line_has_frames(uintptr_t state);
 

@@ -10,17 +10,16 @@ void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, 
     lines->pending_ns[cause] += ns;
 }
 
-static bool is_same(const struct gf_cause_line *row, enum gf_host_cause cause,
-                    const struct gf_python_line *at)
+static bool is_same(const struct gf_python_line *a, const struct gf_python_line *b)
 {
-    return row->cause == cause && row->at.line == at->line && strcmp(row->at.file, at->file) == 0;
+    return a->line == b->line && strcmp(a->file, b->file) == 0;
 }
 
 static struct gf_cause_line *line_row_of(struct gf_cause_lines *lines, enum gf_host_cause cause,
                                          const struct gf_python_line *at)
 {
     for (unsigned i = 0; i < lines->count; i++)
-        if (is_same(&lines->row[i], cause, at))
+        if (lines->row[i].cause == cause && is_same(&lines->row[i].at, at))
             return &lines->row[i];
     if (lines->count == GF_CAUSE_LINES)
         return NULL;
@@ -49,8 +48,21 @@ static struct gf_idle_path *path_row_of(struct gf_cause_lines *lines, enum gf_ho
     return least;
 }
 
+/* A line that was seen in half of the time stays, so that one that is seen more often replaces others. */
+static void see_holder(struct gf_cause_line *row, const struct gf_python_line *holder, uint64_t ns)
+{
+    if (!is_same(&row->holder, holder)) {
+        if (2 * row->holder_ns >= row->ns)
+            return;
+        row->holder = *holder;
+        row->holder_ns = 0;
+    }
+    row->holder_ns += ns;
+}
+
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at, const char *path, bool is_own)
+                        const struct gf_python_line *at, const char *path, bool is_own,
+                        const struct gf_python_line *holder)
 {
     char text[GF_PYTHON_PATH];
 
@@ -63,6 +75,8 @@ void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
         row->ns += lines->pending_ns[cause];
         row->lately_ns += lines->pending_ns[cause];
         row->own_ns += is_own ? lines->pending_ns[cause] : 0;
+        if (holder && holder->line)
+            see_holder(row, holder, lines->pending_ns[cause]);
     }
     lines->pending_ns[cause] = 0;
     gf_store_release(&lines->locked, false);
@@ -98,7 +112,7 @@ static bool follows_launches(const struct gf_cause_lines *lines, const struct gf
     for (unsigned i = 0; i < lines->count; i++) {
         const struct gf_cause_line *other = &lines->row[i];
         if (row->cause == gf_host_launches && other->cause != gf_host_gpu_wait &&
-            other->ns > row->ns && is_same(row, row->cause, &other->at))
+            other->ns > row->ns && is_same(&row->at, &other->at))
             return true;
     }
     return false;
@@ -115,6 +129,9 @@ void gf_cause_lines_read(struct gf_cause_lines *lines,
         if (is_better(&lines->row[i], most) && !follows_launches(lines, &lines->row[i]))
             *most = lines->row[i];
     }
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
+        if (4 * ret[i].holder_ns < 3 * ret[i].ns)
+            ret[i].holder.line = 0;
     gf_store_release(&lines->locked, false);
 }
 
@@ -144,11 +161,12 @@ struct host_reading {
     struct gf_host_sample of_starter;
     struct gf_feeder_facts facts;
     enum gf_host_cause cause;
-    struct gf_python_line line; /* its `line` is 0 if unknown */
-    char path[GF_PYTHON_PATH];  /* of the thread that submits work; "" if unknown */
-    bool in_gap;                /* the gap was still open after the system call was read */
-    bool has_workers;           /* the children may be what the thread waits for */
-    bool is_own;                /* the thread runs code of the program that is not PyTorch's */
+    struct gf_python_line line;   /* its `line` is 0 if unknown */
+    struct gf_python_line holder; /* of the lock that the thread waits for; the same */
+    char path[GF_PYTHON_PATH];    /* of the thread that submits work; "" if unknown */
+    bool in_gap;                  /* the gap was still open after the system call was read */
+    bool has_workers;             /* the children may be what the thread waits for */
+    bool is_own;                  /* the thread runs code of the program that is not PyTorch's */
 };
 
 /* Reads the facts of the thread that decides. Returns whether the Python frames are its own. */
@@ -287,6 +305,8 @@ static void read_host(void *closure)
     r->has_workers = may_wait_for_workers(r->cause, &place);
     if (is_own && !r->has_workers)
         look_behind(r, &place);
+    if (is_own && r->cause == gf_host_lock && r->facts.wait.futex)
+        gf_python_line_read_holder(r->sample->python, r->facts.wait.futex, &r->holder);
 }
 
 static void ask_workers(struct host_reading *r)
@@ -332,7 +352,8 @@ static void record_line(struct host_reading *r)
         *r->path = '\0';
     }
     if (r->line.line)
-        gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path, r->is_own);
+        gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path, r->is_own,
+                           cause == gf_host_lock ? &r->holder : NULL);
     else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
         r->host->lines.pending_ns[cause] = 0; /* it counts for no line */
 }

@@ -19,6 +19,12 @@ struct gf_cause_line {
     uint64_t ns, lately_ns; /* lately: the older the time is, the less of it counts */
     uint64_t own_ns; /* the part of ns in which the program's own code ran, apart from launches */
     struct gf_python_line at;
+    /*
+     * Where another thread held the lock that the thread waited for, in holder_ns of ns or more. When
+     * read: where it was in three quarters of ns; its `line` is 0 if unknown.
+     */
+    struct gf_python_line holder;
+    uint64_t holder_ns;
 };
 
 /* Where in the program the thread that feeds the GPU was. */
@@ -46,11 +52,13 @@ void gf_cause_lines_add(struct gf_cause_lines *lines, enum gf_host_cause cause, 
 /*
  * Records that a line was read: all time that was added for this cause since its previous line was
  * read counts for this line and for this path, which may be "". If the table of lines is full, the
- * line is ignored; a new path replaces the one with the least time. is_own: see own_ns. Called on the
+ * line is ignored; a new path replaces the one with the least time. is_own: see own_ns. holder: where
+ * another thread holds the lock that the thread waits for; NULL or `line` 0 if unknown. Called on the
  * sampler's thread.
  */
 void gf_cause_lines_see(struct gf_cause_lines *lines, enum gf_host_cause cause,
-                        const struct gf_python_line *at, const char *path, bool is_own);
+                        const struct gf_python_line *at, const char *path, bool is_own,
+                        const struct gf_python_line *holder);
 
 /* Called when the whole time has grown by a quarter. */
 void gf_cause_lines_age(struct gf_cause_lines *lines);

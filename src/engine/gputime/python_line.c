@@ -29,8 +29,9 @@ size_t gf_process_read_some(pid_t pid, uintptr_t address, void *ret, size_t size
  */
 #define FEW 24u
 #define FRAMES 256u
-/* So many thread states are looked at on either side of one. */
-#define NEIGHBOURS 32u
+/* So many other thread states are looked at: for a thread of autograd, or for the holder of a lock. */
+#define NEIGHBOURS 64u
+#define HOLDERS 8u
 #define BLOCK 512u
 #define BLOCKS 32u
 /*
@@ -270,21 +271,56 @@ bool gf_python_line_has_frames(uintptr_t state)
 /* The first words of a PyThreadState of CPython 3.9 to 3.15. */
 enum { state_previous, state_next, state_interpreter, STATE_WORDS };
 
-bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret)
+/* Calls `is_it` for at most `most` other thread states of the interpreter, until it returns true. */
+static bool find_neighbour(uintptr_t state, unsigned most,
+                           bool (*is_it)(uintptr_t state, void *closure), void *closure)
 {
     uintptr_t of_caller[STATE_WORDS], words[STATE_WORDS];
 
     if (!interpreter.layout || !gf_safe_read(state, of_caller, sizeof(of_caller)))
         return false;
-    for (int way = state_previous; way <= state_next; way++) {
-        uintptr_t at = of_caller[way];
-        for (unsigned i = 0; at && i < NEIGHBOURS && gf_safe_read(at, words, sizeof(words)) &&
-                             words[state_interpreter] == of_caller[state_interpreter];
-             i++, at = words[way])
-            if (gf_python_line_read(0, at, ret, NULL) && gf_wait_is_backward(ret))
+    for (int way = state_previous; way <= state_next; way++)
+        for (uintptr_t at = of_caller[way];
+             at && most && gf_safe_read(at, words, sizeof(words)) &&
+             words[state_interpreter] == of_caller[state_interpreter];
+             most--, at = words[way])
+            if (is_it(at, closure))
                 return true;
-    }
     return false;
+}
+
+static bool read_if_backward(uintptr_t state, void *closure)
+{
+    struct gf_python_place *const place = closure;
+    return gf_python_line_read(0, state, place, NULL) && gf_wait_is_backward(place);
+}
+
+bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret)
+{
+    return find_neighbour(state, NEIGHBOURS, read_if_backward, ret);
+}
+
+struct holder {
+    uintptr_t futex;
+    struct gf_python_line *ret;
+};
+
+static bool read_if_holder(uintptr_t state, void *closure)
+{
+    const struct holder *const holder = closure;
+    const struct gf_pystack_memory memory = memory_of(0);
+    struct gf_pystack_frame frame;
+
+    if (!gf_pystack_holder(interpreter.layout, &memory, state, holder->futex, &frame) ||
+        gf_path_is_python_library(frame.file))
+        return false;
+    set_line(&frame, holder->ret);
+    return true;
+}
+
+bool gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret)
+{
+    return find_neighbour(state, HOLDERS, read_if_holder, &(struct holder){futex, ret});
 }
 
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)

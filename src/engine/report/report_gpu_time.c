@@ -26,6 +26,21 @@ static void put_gaps(struct gf_json *json, const struct gf_gpu_time_device *devi
     }
 }
 
+static void put_line(struct gf_json *json, const struct gf_python_line *at)
+{
+    gf_json_text(json, "file", at->file);
+    gf_json_int(json, "line", at->line);
+    gf_json_text(json, "function", at->function);
+}
+
+static void put_holder(struct gf_json *json, const struct gf_python_line *at)
+{
+    if (!gf_json_known(json, "holder", at->line))
+        return;
+    gf_json_object(json, "holder");
+    put_line(json, at);
+}
+
 /* Writes, for each cause, the line at which most of its time was spent. */
 static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *device)
 {
@@ -36,10 +51,9 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
             continue;
         gf_json_object(json, NULL);
         gf_json_text(json, "cause", gf_host_cause_name((enum gf_host_cause)i));
-        gf_json_text(json, "file", line->at.file);
-        gf_json_int(json, "line", line->at.line);
-        gf_json_text(json, "function", line->at.function);
+        put_line(json, &line->at);
         gf_json_milli(json, "s", line->ns / 1000000);
+        put_holder(json, &line->holder);
     }
 }
 

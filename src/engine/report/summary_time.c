@@ -42,10 +42,11 @@ static bool is_said(const struct gf_gpu_time_device *device)
 }
 
 /* Prints only the file's name, which a user knows; the report has the path. */
-static void say_line(struct gf_textbuf *out, const struct gf_python_line *at)
+static void say_line(struct gf_textbuf *out, const char *before, const struct gf_python_line *at)
 {
     if (at->line)
-        gf_say(out, " at %s:%d in %s", gf_path_file_name(at->file), at->line, at->function);
+        gf_say(out, "%s at %s:%d in %s", before, gf_path_file_name(at->file), at->line,
+               at->function);
 }
 
 /*
@@ -148,10 +149,16 @@ static bool computes_in_function_of(const struct gf_gpu_time_device *device,
            strcmp(line->file, other->file) == 0;
 }
 
-/* Lines are known, but none at which the thread submits the work that is too short. */
-static bool lacks_line_of_launches(const struct gf_gpu_time_device *device)
+/*
+ * Whether the line is unknown that the remedy is about: that of a lock's holder, or in a program of
+ * which lines are known, one at which the thread submits the work that is too short.
+ */
+static bool lacks_line(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    return !device->line[gf_host_launches].at.line && device->line[gf_host_computing].at.line;
+    if (cause == gf_host_lock)
+        return !device->line[cause].holder.line;
+    return cause == gf_host_launches && !device->line[cause].at.line &&
+           device->line[gf_host_computing].at.line;
 }
 
 /* Whether the line that computed does so between launches, and not for them. */
@@ -169,9 +176,8 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     struct gf_textbuf out = {buf, size, 0};
 
     *buf = '\0';
-    if (!*causes[cause].remedy || happened_once(device, cause) || was_at_start(device, cause) ||
-        is_secondary(device, cause) ||
-        (cause == gf_host_launches && lacks_line_of_launches(device)) ||
+    if (!*causes[cause].remedy || lacks_line(device, cause) || happened_once(device, cause) ||
+        was_at_start(device, cause) || is_secondary(device, cause) ||
         permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
         permille(later_ns(device, cause), whole - device->start.ns) < REMEDY_LEAST)
         return buf;
@@ -223,7 +229,8 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
         said[cause] = true;
         say_share(out, "\n  ", device->cause_ns[cause], whole);
         gf_say(out, " %s", causes[cause].words);
-        say_line(out, &device->line[cause].at);
+        say_line(out, "", &device->line[cause].at);
+        say_line(out, ", while another thread was", &device->line[cause].holder);
         if (was_at_start(device, cause))
             gf_say(out, ", in the first %lu s",
                    (device->start.ns + UINT64_C(999999999)) / 1000000000);
