@@ -27,7 +27,7 @@ static void zero(CUcontext context)
 {
     (void)context;
     CUdeviceptr device = kit_device(32 * MIB);
-    unsigned char *back = kit_pageable(32 * MIB);
+    unsigned char *back = kit_huge(32 * MIB);
     for (unsigned round = 0; round < 3; round++)
         for (size_t i = 0; i < SIZES; i++) {
             unsigned char *at = kit_pinned(sizes[i]);

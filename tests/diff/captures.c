@@ -23,7 +23,7 @@ static unsigned ready;
 static void copier(void *data)
 {
     unsigned long *done = data;
-    unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
+    unsigned char *host = kit_huge(SIZE), *back = kit_huge(SIZE);
     CUdeviceptr to = kit_device(SIZE);
     CUstream own = kit_stream();
     __atomic_fetch_add(&ready, 1, __ATOMIC_SEQ_CST);
@@ -42,7 +42,7 @@ static void allocator(void *data)
 {
     unsigned long *done = data;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    unsigned char *host = kit_pageable(SIZE);
+    unsigned char *host = kit_huge(SIZE);
     MUST(cu.cuThreadExchangeStreamCaptureMode(&mode));
     CUdeviceptr to = kit_device(SIZE);
     CUstream own = kit_stream();
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
     kit_thread(context, copier, &rounds[1]);
     kit_thread(context, allocator, &rounds[2]);
     pinned = kit_pinned(SIZE);
-    pageable = kit_pageable(SIZE);
+    pageable = kit_huge(SIZE);
     device = kit_device(SIZE);
     while (__atomic_load_n(&ready, __ATOMIC_SEQ_CST) < 3)
         kit_sleep_us(1000);

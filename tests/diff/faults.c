@@ -169,7 +169,7 @@ static const struct {
 /* Copies until the library can stage copies. */
 static void warm_up(CUdeviceptr device)
 {
-    unsigned char *plain = kit_pageable(size);
+    unsigned char *plain = kit_huge(size);
     for (int i = 0; i < 4; i++) {
         MUST(cu.cuMemcpyHtoD_v2(device, plain, size));
         MUST(cu.cuMemcpyDtoH_v2(plain, device, size));
@@ -222,7 +222,7 @@ static void show(const char *what, const unsigned char *bytes)
 /* Prints hashes of the device's and the host's bytes, which show what has arrived. */
 static void look(CUdeviceptr device)
 {
-    unsigned char *back = kit_pageable(size);
+    unsigned char *back = kit_huge(size);
     MUST(cu.cuMemcpyDtoH_v2(back, device, size));
     show("device", back);
     show("host", host);

@@ -36,8 +36,8 @@ struct copy {
 
 static struct copy copy_of(CUstream stream, size_t size, bool async, bool to_host)
 {
-    return (struct copy){
-        stream, kit_device(size), kit_pageable(size), size, async, to_host, 1, NULL, 0, false};
+    return (struct copy){stream, kit_device(size), kit_huge(size), size, async, to_host, 1, NULL, 0,
+                         false};
 }
 
 static void copy(void *data)
@@ -79,7 +79,7 @@ static void await_wait_of(const struct copy *c)
  */
 static void check(const struct copy *c, unsigned seed)
 {
-    unsigned char *back = kit_pageable(c->size);
+    unsigned char *back = kit_huge(c->size);
     MUST(cu.cuMemcpyDtoHAsync_v2(back, c->device, c->size, c->stream));
     MUST(cu.cuStreamSynchronize(c->stream));
     WANT(kit_is(back, c->size, seed));
@@ -92,10 +92,9 @@ static void say_who(void)
 
 static void warm_up(void *no_ring)
 {
-    for (int i = 0; i < 4; i++) {
-        struct copy c = copy_of(NULL, 16 * MIB, false, i & 1);
+    struct copy c = copy_of(NULL, 16 * MIB, false, false);
+    for (int i = 0; i < 4; i++, c.to_host = !c.to_host)
         copy(&c);
-    }
     if (!no_ring)
         kit_await_ring();
 }
@@ -244,6 +243,7 @@ static void behind_a_page(void)
 {
     struct copy held = copy_of(kit_stream(), 12 * MIB, true, false);
     struct copy free_one = copy_of(kit_stream(), 12 * MIB, true, true);
+    held.host = kit_pageable(held.size); /* each page is absent by itself */
     struct uffdio_api api = {.api = UFFD_API};
     struct uffdio_register range = {.range = {(uintptr_t)held.host, held.size},
                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
@@ -276,7 +276,7 @@ static void collective(void *data)
 {
     struct rank *rank = data;
     CUcontext own;
-    unsigned char *host = kit_pageable(LARGE);
+    unsigned char *host = kit_huge(LARGE);
     MUST(cu.cuDevicePrimaryCtxRetain(&own, (int)rank->number));
     MUST(cu.cuCtxSetCurrent(own));
     CUdeviceptr device = kit_device(LARGE);

@@ -498,7 +498,7 @@ static void pair_beside_captures(unsigned rounds, bool is_small, bool faults)
     const struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     size_t bytes = is_small ? 2 * MIB : SIZE;
     uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
-    unsigned char *const back = kit_pageable(SIZE);
+    unsigned char *const back = kit_huge(SIZE);
     const CUdeviceptr from = kit_device(SIZE);
     const CUstream own = kit_stream();
 
@@ -529,7 +529,7 @@ static void pair_beside_captures(unsigned rounds, bool is_small, bool faults)
 static void creates(unsigned rounds, unsigned before)
 {
     uint32_t *const gates = kit_pinned(rounds * sizeof(*gates));
-    unsigned char *const back = kit_pageable(2 * SIZE);
+    unsigned char *const back = kit_huge(2 * SIZE);
     const CUdeviceptr from = kit_device(2 * SIZE);
     const CUstream own = kit_stream();
     size_t bytes = SIZE;

@@ -146,7 +146,7 @@ void kit_await_ring(void)
 {
     const size_t size = 16 * MIB;
     const CUdeviceptr device = kit_device(size);
-    unsigned char *host = kit_pageable(size);
+    unsigned char *host = kit_huge(size);
     const bool comes =
         /* with GPUFEED_STAGE or GPUFEED=observe, the ring may be off */
         getenv("LD_PRELOAD") && !getenv("GPUFEED_STAGE") && !getenv("GPUFEED");

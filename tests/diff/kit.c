@@ -102,6 +102,13 @@ unsigned char *kit_pageable(size_t size)
     return at;
 }
 
+unsigned char *kit_huge(size_t size)
+{
+    unsigned char *const at = kit_pageable(size);
+    madvise(at, size, MADV_HUGEPAGE);
+    return at;
+}
+
 void *kit_pinned(size_t size)
 {
     void *at;

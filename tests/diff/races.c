@@ -292,8 +292,8 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     context = kit_start();
-    host = kit_pageable(SIZE);
-    back = kit_pageable(SIZE);
+    host = kit_huge(SIZE);
+    back = kit_huge(SIZE);
     pinned = kit_pinned(SIZE);
     device = kit_device(TURNS * SIZE);
     const unsigned long rounds = strtoul(argv[2], NULL, 10);

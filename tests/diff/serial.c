@@ -272,7 +272,7 @@ static void work(void *data)
 {
     struct worker *w = data;
 
-    w->pageable = kit_pageable(size);
+    w->pageable = kit_huge(size);
     w->pinned = kit_pinned(size);
     w->scratch = kit_device(size);
     MUST(cu.cuEventCreate(&w->event, CU_EVENT_DISABLE_TIMING));
@@ -306,7 +306,7 @@ int main(int argc, char **argv)
     if (streams == blocking)
         MUST(cu.cuStreamCreate(&shared, CU_STREAM_DEFAULT));
     buffer = kit_device(size);
-    unsigned char *const host = kit_pageable(size);
+    unsigned char *const host = kit_huge(size);
     for (unsigned i = 0; i < 40; i++) /* from now on, the ring exists */
         MUST(cu.cuMemcpyHtoD_v2(buffer, host, size));
     MUST(cu.cuMemsetD32Async(buffer, MOST << 24, size / 4, NULL));

@@ -124,7 +124,7 @@ static void submit_locked(void *unused)
 static void holds(bool to_host)
 {
     const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-    unsigned char *const back = kit_pageable(LARGE);
+    unsigned char *const back = kit_huge(LARGE);
 
     sem_init(&locked, 0, 0);
     sem_init(&faulted, 0, 0);

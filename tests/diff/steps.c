@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     const int named = 1 + (registering || sharing);
     kit_start();
     CUdeviceptr device = kit_device(SIZE);
-    unsigned char *host = kit_pageable(SIZE), *back = kit_pageable(SIZE);
+    unsigned char *host = kit_huge(SIZE), *back = kit_huge(SIZE);
     kit_fill(back, SIZE, 1);
     apart = kit_stream();
     MUST(cu.cuMemcpyHtoD_v2(device, back, 64));
