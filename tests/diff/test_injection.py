@@ -27,7 +27,7 @@ REFUSALS = ["populate-read", "populate-read-fault", "populate-write", "populate-
 CALLED = {"madvise": "madvise", "mmap": "large-map", "munmap": "large-unmap", "mincore": "mincore",
           "ioctl": "question", "prctl": "name", "pthread_create": "threads",
           "move_pages": "move-pages", "process_vm_readv": "read-own", "process_vm_writev": "write-own",
-          "mremap": "mremap", "munlock": "munlock", "statfs": "statfs", "getrlimit": "limits",
+          "mremap": "mremap", "munlock": "munlock", "statfs": "statfs",
           "ioprio_get": "io-priority", "ioprio_set": "set-io-priority", "setpriority": "priority",
           "sched_setscheduler": "scheduling"}
 # test_copy_limits, test_loads and tests/unit make these fail, or the CPU, which may have no protection keys.
