@@ -7,7 +7,8 @@ import math
 import arms
 
 COLOURS = {"pinned": "#4878a8", "driver": "#c0504d", "plain": "#c0504d", "plain-async": "#d98880",
-           "ours": "#2e8b57", "ours-now": "#43a06c", "ours-async": "#58ab7c", "hand": "#4878a8", "ours+hand": "#6ba58a",
+           "ours": "#2e8b57", "ours-now": "#43a06c", "ours-later": "#43a06c", "ours-async": "#58ab7c", "hand": "#4878a8",
+           "ours+hand": "#6ba58a",
            "jemalloc": "#a0a0a0", "tcmalloc": "#b8b8b8", "numactl": "#cccccc"}
 STYLE = ("<style>text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.grid{stroke:#e4e4e4}"
          ".axis{stroke:#888}</style>")
