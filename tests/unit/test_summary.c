@@ -87,6 +87,12 @@ static void only_the_programs_own_work_can_be_moved(void **state)
     assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
     device->line[gf_host_computing].own_ns++;
     assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf)));
+    device->line[gf_host_optimizer].at = (struct gf_python_line){"/me/train.py", "step", 8};
+    gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
+    assert_null(strstr(buf, "parameters"));
+    device->line[gf_host_optimizer].at.line = 9;
+    gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
+    assert_non_null(strstr(buf, "keep its parameters and state on the GPU"));
     device->line[gf_host_file_write].at = (struct gf_python_line){"/me/train.py", "step", 10};
     gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
     assert_string_equal(buf, "write in another thread or process"); /* not: to faster storage */

@@ -186,6 +186,9 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     else if (cause == gf_host_computing && (computes_in_function_of(device, gf_host_file_write) ||
                                             computes_in_function_of(device, gf_host_checkpoint)))
         gf_say(&out, "write in another thread or process");
+    else if (cause == gf_host_computing && computes_in_function_of(device, gf_host_optimizer) &&
+             device->line[cause].at.line == device->line[gf_host_optimizer].at.line)
+        gf_say(&out, "%s", causes[gf_host_optimizer].remedy); /* in its first 50 ms */
     else if (cause != gf_host_computing || is_own_work(device))
         gf_say(&out, "%s", causes[cause].remedy);
     return buf;
