@@ -59,6 +59,11 @@ enum gf_work {
  */
 struct gf_visible {
     _Atomic uint32_t made, seen;
+    /*
+     * `made` when the stream was listed. Its unknown result counts for itself alone: what other streams
+     * may see was counted when it was submitted.
+     */
+    _Atomic uint32_t first;
     _Atomic(uintptr_t) context;
 };
 

@@ -4,9 +4,13 @@
  * page-locked source of an earlier copy: sources pinned|rows|registered. rows: the earlier copy has rows that are apart.
  * registered: its source was pageable until now, and copied from. Prints "done" if the device gets the old bytes.
  *
- * sources legacy-blocking|legacy-thread|blocking-blocking|event: a host function on the first stream writes the pageable source
- * of a copy that the second stream makes later, because it waits for the legacy stream or for an event. Prints "done" if the
- * device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked.
+ * sources legacy-blocking|legacy-thread|blocking-blocking|event|event-gone: a host function on the first stream writes the
+ * pageable source of a copy that the second stream makes later, because it waits for the legacy stream or for an event. Prints
+ * "done" if the device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked. event-gone: the
+ * first stream is destroyed before the second one waits.
+ *
+ * sources beside: the stream waits once for another one, which had only a kernel and is never synchronized. Prints whether a
+ * later copy returns before the stream's kernel has ended.
  */
 #include "kit.h"
 
@@ -77,9 +81,8 @@ static void overwrite(unsigned char *source, bool rows)
         WANT(host[at] == 7);
 }
 
-static void launch_on(CUstream on)
+static void launch_for(unsigned long long ns, CUstream on)
 {
-    unsigned long long ns = 5000000;
     void *arguments[] = {&ns};
     MUST(cu.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, on, arguments, NULL));
 }
@@ -119,17 +122,22 @@ static void write_source(unsigned char *source, const char *how, unsigned round)
         other = kit_stream();
         MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     }
-    const bool by_event = strcmp(how, "event") == 0, twice = strcmp(how, "blocking-blocking") == 0;
+    const bool gone = strcmp(how, "event-gone") == 0, by_event = gone || strcmp(how, "event") == 0;
+    const bool twice = strcmp(how, "blocking-blocking") == 0;
+    if (gone)
+        other = kit_stream();
     const CUstream first = by_event ? other : twice ? blocking[0] : CU_STREAM_LEGACY;
     const CUstream second = by_event                            ? stream
                             : strcmp(how, "legacy-thread") == 0 ? CU_STREAM_PER_THREAD
                                                                 : blocking[1];
-    launch_on(first);
+    launch_for(5000000, first);
     MUST(cu.cuLaunchHostFunc(first, add_one, source));
     if (twice)
-        launch_on(CU_STREAM_LEGACY);
+        launch_for(5000000, CU_STREAM_LEGACY);
     if (by_event) {
         MUST(cu.cuEventRecord(event, first));
+        if (gone)
+            MUST(cu.cuStreamDestroy_v2(first));
         MUST(cu.cuStreamWaitEvent(second, event, 0));
     }
     copy_from(source, round % (second == CU_STREAM_PER_THREAD ? 3 : 2), second);
@@ -140,6 +148,25 @@ static void write_source(unsigned char *source, const char *how, unsigned round)
         WANT(host[at] == source[at]);
 }
 
+static bool returns_early(unsigned char *source)
+{
+    const CUstream other = kit_stream();
+    unsigned early = 0;
+    CUevent event;
+
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    launch_for(1000, other);
+    MUST(cu.cuEventRecord(event, other));
+    MUST(cu.cuStreamWaitEvent(stream, event, 0));
+    for (unsigned i = 0; i < ROUNDS && !early; i++) {
+        MUST(cu.cuStreamSynchronize(stream));
+        launch_for(100000000, stream);
+        copy_from(source, 0, stream);
+        early += cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+    }
+    return early;
+}
+
 int main(int argc, char **argv)
 {
     unsigned char *pinned;
@@ -148,6 +175,10 @@ int main(int argc, char **argv)
         return 2;
     kit_start();
     prepare();
+    if (strcmp(argv[1], "beside") == 0) {
+        puts(returns_early(kit_pageable(SOURCE)) ? "returns early" : "always waits");
+        return 0;
+    }
     if (strchr(argv[1], '-') || strcmp(argv[1], "event") == 0) {
         unsigned char *const source = kit_pageable(SOURCE);
         for (unsigned i = 0; i < ROUNDS; i++)

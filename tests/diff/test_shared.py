@@ -116,10 +116,16 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event"])
+@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event", "event-gone"])
 def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
     done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("preload, expected", [(False, "always waits\n"), (True, "returns early\n")])
+def test_kernels_beside_make_no_copy_wait(run, preload, expected):
+    done = run(APPS / "sources", "beside", sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+    assert (done.returncode, done.stdout) == (0, expected), (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("preload", [False, True])

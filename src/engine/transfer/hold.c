@@ -561,9 +561,11 @@ void gf_hold_count(struct gf_hold_count *ret)
                                   .ended = gf_load_relaxed(&counts.ended)};
 }
 
+/* Whether results of the stream are pending that another stream may wait for. */
 static bool is_pending(const struct gf_visible *visible)
 {
-    return gf_load_acquire(&visible->made) != gf_load_acquire(&visible->seen);
+    const uint32_t made = gf_load_acquire(&visible->made);
+    return made != gf_load_acquire(&visible->seen) && made != gf_load_relaxed(&visible->first);
 }
 
 /*

@@ -62,17 +62,18 @@ static inline void gf_visible_add(struct gf_visible *visible, uintptr_t context)
 }
 
 /*
- * Called before the count of a blocking stream is used for another stream. The legacy stream waits for
- * the results that are pending, so they count as its own from now on.
+ * Called before the count of a stream is used for another stream. The legacy stream waits for the
+ * pending results of a blocking stream, so they count as its own from now on. Those of other streams
+ * have no count any more: streams that wait for an event may wait for them.
  */
-static inline void gf_visible_to_legacy(struct gf_visible *visible)
+static inline void gf_visible_hand_on(struct gf_visible *visible, bool blocking)
 {
     const uint32_t made = gf_load_seq_cst(&visible->made);
     const uintptr_t context = gf_load_relaxed(&visible->context);
 
-    if (made == gf_load_relaxed(&visible->seen))
+    if (made == gf_load_relaxed(&visible->seen) || made == gf_load_relaxed(&visible->first))
         return;
-    if (context == GF_SUBMIT_SEVERAL)
+    if (!blocking || context == GF_SUBMIT_SEVERAL)
         gf_store_relaxed(&gf_submissions.uncounted_visible, true);
     else
         gf_visible_add(gf_visible_of_legacy(&gf_submissions, (CUcontext)context), context);
@@ -90,7 +91,7 @@ static inline void gf_submitter_end_calls(unsigned set)
     gf_store_relaxed(&submitter->stream, 0);
     gf_store_relaxed(&submitter->context, 0);
     gf_store_relaxed(&submitter->used_stream, 0);
-    gf_visible_to_legacy(&submitter->own_visible);
+    gf_visible_hand_on(&submitter->own_visible, true);
     gf_store_release(&submitter->ended, gf_load_relaxed(&submitter->begun));
 }
 

@@ -48,8 +48,9 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
          */
         const uint32_t made = gf_load_relaxed(&slot->visible.made);
         gf_store_relaxed(&slot->visible.seen, made);
-        gf_store_relaxed(&slot->visible.made, made + 1);
+        gf_store_relaxed(&slot->visible.first, made + 1);
         gf_store_relaxed(&slot->visible.context, (uintptr_t)facts->context);
+        gf_store_release(&slot->visible.made, made + 1); /* after what was handed on */
         fill_slot(slot, facts);
         const size_t number = (size_t)(slot - gf_submissions.slots);
         atomic_fetch_or(&gf_submissions.listed[number / 64], UINT64_C(1) << number % 64);
@@ -174,8 +175,8 @@ static void remove_stream(struct gf_stream_slot *slot, uintptr_t stream, bool go
 {
     if (!gf_cas_seq_cst(&slot->stream, &stream, GF_SUBMIT_FILLING))
         return;
-    if (goes_on && gf_load_relaxed(&slot->blocking))
-        gf_visible_to_legacy(&slot->visible);
+    if (goes_on)
+        gf_visible_hand_on(&slot->visible, gf_load_relaxed(&slot->blocking));
     gf_store_release(&slot->stream, 0);
 }
 
