@@ -33,21 +33,29 @@ def test_who_starts_the_thread(run, users, kind, extra):
 
 @pytest.mark.parametrize("extra", [{}, {"GPUFEED_LOG": "/dev/null"}, {"GPUFEED": "off"}], ids=lambda extra: "".join(extra) or "on")
 def test_first_block_on_a_small_stack(run, compile_c, extra):
-    """The heap starts on a stack of its own, since the program's first block may be allocated in a context or a handler."""
-    run.alike(compile_c(r"""
+    """The heap starts on a stack of its own, since the program's first block may be allocated in a context or a handler.
+    Their stack may be a part of the first thread's stack."""
+    program = compile_c(r"""
         #include <stdlib.h>
-        #include <sys/mman.h>
+        #include <string.h>
         #include <ucontext.h>
-        enum { STACK = 8192, GUARD = 16384 };
+        enum { STACK = 8192 };
+        static struct area { char below[2 * STACK], stack[STACK]; } of_file;
         static ucontext_t here, there;
         static void allocate(void) { free(malloc(1)); }
-        int main(void) {
-            char *memory = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            mprotect(memory, GUARD, PROT_NONE);
+        int main(int argc, char **argv) {
+            struct area of_frame, *area = argc > 1 ? &of_frame : &of_file;
+            int changed = 0;
+            memset(area->below, 1, sizeof(area->below));
             getcontext(&there);
-            there.uc_stack.ss_sp = memory + GUARD;
+            there.uc_stack.ss_sp = area->stack;
             there.uc_stack.ss_size = STACK;
             there.uc_link = &here;
             makecontext(&there, allocate, 0);
-            return swapcontext(&here, &there); }
-        """, "-fno-builtin"), **extra)
+            swapcontext(&here, &there);
+            for (int i = 0; i < 2 * STACK; i++)
+                changed |= area->below[i] != 1;
+            return changed; }
+        """, "-fno-builtin")
+    run.alike(program, **extra)
+    run.alike(program, "in_frame", **extra)

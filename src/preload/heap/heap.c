@@ -234,12 +234,6 @@ static void make_first_block(void)
 
 #define START_STACK ((size_t)32 << 10)
 
-/* Whether this is the top of the process's first stack. The kernel puts AT_RANDOM next to it. */
-static bool is_first_stack(void)
-{
-    return getauxval(AT_RANDOM) - (uintptr_t)__builtin_frame_address(0) < 2 * START_STACK;
-}
-
 /*
  * Starts jemalloc, which needs 11 KiB of stack. The program's first block may be allocated on a smaller one
  * (makecontext, sigaltstack).
@@ -251,10 +245,6 @@ static void start_on_own_stack(void)
         char *stack;
     } start;
 
-    if (is_first_stack()) {
-        make_first_block();
-        return;
-    }
     start.stack = gf_scratch_take(START_STACK);
     if (!start.stack || getcontext(&start.there) != 0) {
         make_first_block();
