@@ -180,6 +180,23 @@ DIR *gf_input_folder_in(const char *root, const char *path)
     return folder;
 }
 
+void gf_folder_close(const struct gf_folder *folder)
+{
+    if (folder->entries)
+        closedir(folder->entries);
+}
+
+const char *gf_folder_next(struct gf_folder *folder)
+{
+    const struct dirent *entry;
+
+    while (folder->entries && folder->names++ < GF_FOLDER_MOST &&
+           (entry = readdir(folder->entries)))
+        if (*entry->d_name != '.')
+            return entry->d_name;
+    return NULL;
+}
+
 int gf_input_open_or_pipe(const char *path)
 {
     return open_again(open_file(path, O_PATH), path, true);

@@ -29,8 +29,26 @@ int gf_input_open_in(const char *root, const char *path);
 /* access() for a file of a recorded machine; with the root "", of this system. Opens no file, also no device. */
 bool gf_input_access_in(const char *root, const char *path, int mode);
 
-/* Opens a folder of a recorded machine; with the root "", one of this system. NULL if it cannot be read. */
+/* A folder that is read. It ends after GF_FOLDER_MOST names, because one of a FUSE file system may have no end. */
+struct gf_folder {
+    DIR *entries; /* NULL if it cannot be read; errno says why */
+    unsigned names;
+};
+
+#define GF_FOLDER_MOST 100000u
+
+/* Opens a folder, which is closed at the end of the block. */
+#define GF_FOLDER(name, path) GF_FOLDER_IN(name, "", path)
+/* Opens one of a recorded machine; with the root "", one of this system. */
+#define GF_FOLDER_IN(name, root, path)                                                             \
+    struct gf_folder name                                                                          \
+        __attribute__((cleanup(gf_folder_close))) = {gf_input_folder_in(root, path), 0}
+
 DIR *gf_input_folder_in(const char *root, const char *path);
+void gf_folder_close(const struct gf_folder *folder);
+
+/* Returns the next name that does not begin with a dot; NULL at the end, and if the folder cannot be read. */
+const char *gf_folder_next(struct gf_folder *folder);
 
 /*
  * As gf_input_open_any, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it

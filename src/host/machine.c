@@ -5,7 +5,6 @@
 #include "base/input_file.h"
 #include "os/procfs.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 
 void gf_machine_free(struct gf_machine *machine)
@@ -120,19 +119,16 @@ static int append_gpu(struct gf_machine *machine, const struct gf_pci *device)
 int gf_pci_gpus(const char *root, struct gf_machine *machine)
 {
     int error = 0;
-    DIR *folder = gf_input_folder_in(root, "/" DEVICES);
+    GF_FOLDER_IN(folder, root, "/" DEVICES);
 
-    if (!folder)
-        return 0;
-    for (struct dirent *entry;
-         !error && machine->gpu_count < GPUS_MOST && (entry = readdir(folder));) {
+    for (const char *name;
+         !error && machine->gpu_count < GPUS_MOST && (name = gf_folder_next(&folder));) {
         struct gf_pci device;
         char bdf[20];
-        if (gf_pci_canonical(entry->d_name, bdf) == 0 && is_nvidia_gpu(root, bdf) &&
+        if (gf_pci_canonical(name, bdf) == 0 && is_nvidia_gpu(root, bdf) &&
             read_device(root, bdf, &device) == 0)
             error = append_gpu(machine, &device);
     }
-    closedir(folder);
     return error;
 }
 

@@ -177,6 +177,9 @@ uint64_t gf_procfs_number(const char *p)
     return value;
 }
 
+/* Of a file of a recording, which may be a sparse one of terabytes, or have no end. */
+#define RECORDED_MOST (64 << 20)
+
 bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path)
 {
     return gf_procfs_lines_open_in(lines, NULL, path);
@@ -185,6 +188,8 @@ bool gf_procfs_lines_open(struct gf_procfs_lines *lines, const char *path)
 bool gf_procfs_lines_open_in(struct gf_procfs_lines *lines, const char *root, const char *path)
 {
     gf_procfs_lines_begin(lines, gf_procfs_open_in(root, path));
+    if (root && *root)
+        lines->most = RECORDED_MOST;
     return lines->fd >= 0;
 }
 
@@ -194,6 +199,7 @@ void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd)
     lines->continued = lines->cut = false;
     lines->error = 0;
     lines->offset = 0;
+    lines->most = INT64_MAX;
     lines->fd = fd;
 }
 
@@ -208,7 +214,9 @@ static bool fill_lines(struct gf_procfs_lines *lines)
     lines->at = 0;
     const size_t space = lines->size - 1 - lines->held;
     const ssize_t got =
-        space ? syscall(SYS_pread64, lines->fd, lines->buf + lines->held, space, lines->offset) : 0;
+        space && lines->offset < lines->most
+            ? syscall(SYS_pread64, lines->fd, lines->buf + lines->held, space, lines->offset)
+            : 0;
     if (got < 0)
         lines->error = -errno;
     if (got <= 0)

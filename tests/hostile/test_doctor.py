@@ -154,11 +154,12 @@ def test_pipe_in_a_recording(run, machine, name):
 
 
 @pytest.mark.parametrize("kind", ["hole", "zero", "device"])
-@pytest.mark.parametrize("name", ["proc/meminfo", "topology.xml", "sys/devices/system/cpu/online", "proc/self/mountinfo", "dev/kmsg"])
+@pytest.mark.parametrize("name", ["proc/meminfo", "topology.xml", "sys/devices/system/cpu/online", "proc/self/mountinfo", "dev/kmsg", "sys/fs/cgroup/memory.events"])
 def test_a_file_without_end_in_a_recording(run, machine, name, kind):
     """A sparse file of terabytes takes no space. A link to a device would open the device of this host."""
     (machine / name).unlink(missing_ok=True)
-    (machine / name).parent.mkdir(exist_ok=True)
+    (machine / name).parent.mkdir(parents=True, exist_ok=True)
+    (machine / "proc/self/cgroup").write_text("0::/\n")
     if kind == "hole":
         with open(machine / name, "w") as file:
             file.truncate(5 << 40)

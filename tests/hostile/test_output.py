@@ -277,27 +277,3 @@ def test_a_pipe_of_a_mount_that_lies_about_owners(run, shared, a_report):
             subprocess.run(["umount", "-l", shared / "mount"], check=False)
     os.close(pipe)
     assert "belongs to another user" in written.stderr and not taken and "no pipe of this user" in read.stderr, (written, read)
-
-
-# A folder with one name, again and again.
-ENDLESS = FUSE.replace("elif call == 14 and", """elif call == 27: out = bytes(16)
-    elif call == 28: out = 128 * struct.pack("<QQII8s", 2, 1, 2, 8, b"NAME")
-    elif call == 14 and""")
-
-
-@needs_root
-@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
-@pytest.mark.parametrize("name", ["12", ".1"])
-def test_a_folder_without_end(run, tmp_path, name):
-    """Another user may serve it (allow_other)."""
-    (tmp_path / "mount").mkdir()
-    words = [sys.executable, "-c", ENDLESS.replace("NAME", name), tmp_path / "mount", "/etc/passwd", "none"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
-        try:
-            if server.stdout.readline() != b"ready\n":
-                pytest.skip("no FUSE file system can be mounted here")
-            done = run(COMMAND, "report", tmp_path / "mount", preload=False, timeout=60)
-        finally:
-            server.kill()
-            subprocess.run(["umount", "-l", tmp_path / "mount"], check=False)
-    assert done.returncode == 1 and "has more than 200000 files" in done.stderr, done

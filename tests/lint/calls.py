@@ -21,7 +21,7 @@ OWN = "memory that the library mapped itself"
 PERMITTED = {
     "src/base/base.h": {"pages": OWN},
     "src/base/elf_view.c": {"descriptors": "used by the command only", "pages": "used by the command only"},
-    "src/base/input_file.c": {"descriptors": "used by the command only, also by os/procfs.c, for recorded machines"},
+    "src/base/input_file.c": {"descriptors": "used by the command, also by os/procfs.c for recorded machines, and within cuInit"},
     "src/base/loader.c": {
         "descriptors": "before relocation, when the process has one thread",
         "pages": "makes this library's own table of calls writable for a moment",
@@ -54,7 +54,6 @@ PERMITTED = {
     "src/host/gpu.c": {
         "descriptors": "finds a loaded library by its path, which opens no file; within cuInit, as the driver opens files",
     },
-    "src/host/machine.c": {"descriptors": "within cuInit, and in the command"},
     "src/os/cpu_claim.c": {
         "descriptors": "in the table of the thread that serves the caller; after gf_own_table_leave, in the thread's own table",
     },

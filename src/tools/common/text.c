@@ -2,7 +2,6 @@
 #include "tools/common/text.h"
 
 #include "base/fmt.h"
-#include "base/input_file.h"
 
 #include <poll.h>
 #include <signal.h>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/cpus.h"
+#include "base/input_file.h"
 
-#include <dirent.h>
 #include <stdio.h>
 
 #define GF_TEXT_SIZE 1024u
@@ -24,28 +24,6 @@ char *gf_text(const char *format, ...) GF_PRINTF(1, 2);
  * cannot be read.
  */
 char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
-
-/* Opens a folder, which is closed at the end of the block; NULL if it cannot be read. */
-#define GF_FOLDER(name, path)                                                                      \
-    DIR *const name __attribute__((cleanup(gf_folder_close))) = opendir(path)
-#define GF_FOLDER_IN(name, root, path)                                                             \
-    DIR *const name __attribute__((cleanup(gf_folder_close))) = gf_input_folder_in(root, path)
-static inline void gf_folder_close(DIR *const *folder)
-{
-    if (*folder)
-        closedir(*folder);
-}
-
-/* Returns the next name that does not begin with a dot; NULL at the end, and if `folder` is NULL. */
-static inline const char *gf_folder_next(DIR *folder)
-{
-    const struct dirent *entry;
-
-    while (folder && (entry = readdir(folder)))
-        if (*entry->d_name != '.')
-            return entry->d_name;
-    return NULL;
-}
 
 /*
  * Returns how many elements are at the front of a list for which `condition`, an expression of the index i,

@@ -203,13 +203,15 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
     int error = 0;
     GF_FOLDER(entries, folder);
 
-    if (!entries) {
+    if (!entries.entries) {
         error = -errno;
         return gf_cli_fail(error, "compare", "cannot read %s: %s", folder, strerror(-error));
     }
-    for (const char *name; !error && (name = gf_folder_next(entries));)
+    for (const char *name; !error && (name = gf_folder_next(&entries));)
         if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
             error = each(closure, path);
+    if (!error && entries.names > GF_FOLDER_MOST)
+        return gf_cli_fail(-E2BIG, "compare", "%s has more than %u names", folder, GF_FOLDER_MOST);
     return error;
 }
 

@@ -300,7 +300,7 @@ static int report_failure(const struct gf_arm *arm, int folder, int status)
 static void collect(int folder, struct gf_figures *ret)
 {
     GF_FOLDER(entries, gf_text(IN_FOLDER, folder));
-    for (const char *name; (name = gf_folder_next(entries));) {
+    for (const char *name; (name = gf_folder_next(&entries));) {
         const char *dot = strrchr(name, '.'), *path = gf_text(IN_FOLDER "%s", folder, name);
         if (dot && strcmp(dot, ".json") == 0)
             gf_figures_add_file(ret, path);

@@ -58,7 +58,7 @@ static void count_interrupts(const struct gf_check_input *input, const struct de
 
     *ret_all = *ret_far = 0;
     GF_FOLDER_IN(folder, input->root, gf_text("/" DEVICES "/%s/msi_irqs", device->bdf));
-    for (const char *name; *left && (name = gf_folder_next(folder)); --*left) {
+    for (const char *name; *left && (name = gf_folder_next(&folder)); --*left) {
         if (*name < '0' || *name > '9')
             continue;
         if (gf_procfs_set(&cpus, input->root,
@@ -98,7 +98,7 @@ void gf_check_interrupts(const struct gf_check_input *input, struct gf_findings 
     if (input->topo->machine->node_count < 2)
         return;
     GF_FOLDER_IN(folder, input->root, "/" DEVICES);
-    for (const char *name; (name = gf_folder_next(folder));) {
+    for (const char *name; (name = gf_folder_next(&folder));) {
         if (!gf_pci_is_canonical(name) || !read_device(input, name, &device))
             continue;
         count_interrupts(input, &device, &left, &all, &far);
@@ -260,18 +260,12 @@ static void report_redirecting(const struct switch_ports *ports, struct gf_findi
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
     struct switch_ports ports = {0};
-    struct dirent **devices = NULL;
     int control;
 
     GF_FOLDER_IN(folder, input->root, "/" DEVICES);
-    const int count = folder ? scandirat(dirfd(folder), ".", &devices, NULL, alphasort) : 0;
-    for (int i = 0; i < count; i++) {
-        if (gf_pci_is_canonical(devices[i]->d_name) &&
-            (control = read_acs_control(input, devices[i]->d_name)) >= 0)
-            add_port(&ports, devices[i]->d_name, (unsigned)control);
-        free(devices[i]);
-    }
-    free(devices);
+    for (const char *name; (name = gf_folder_next(&folder));)
+        if (gf_pci_is_canonical(name) && (control = read_acs_control(input, name)) >= 0)
+            add_port(&ports, name, (unsigned)control);
     if (ports.redirecting)
         report_redirecting(&ports, ret);
     else if (ports.count)
@@ -280,8 +274,6 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 
 /* Even a fast disk needs more than a few seconds to write this many bytes. */
 #define DIRTY_MOST (UINT64_C(32) << 30)
-/* The longest list of mounts that is read. A recording may have a sparse file of terabytes. */
-#define MOUNTS_MOST_BYTES (64 << 20)
 #define READ_AHEAD_LEAST_KB 128 /* the kernel's default */
 
 void gf_check_write_back(const struct gf_check_input *input, struct gf_findings *ret)
@@ -350,7 +342,7 @@ static bool find_mount(const struct gf_check_input *input, const char *folder, s
 
     if (!gf_procfs_lines_open_in(&lines, input->root, "/proc/self/mountinfo"))
         return false;
-    for (char *line; lines.offset < MOUNTS_MOST_BYTES && (line = gf_procfs_lines_next(&lines));)
+    for (char *line; (line = gf_procfs_lines_next(&lines));)
         if (!lines.continued && parse_mount(line, &mount) && is_below(folder, mount.point) &&
             (!found || strlen(mount.point) >= strlen(ret->point))) {
             *ret = mount;

@@ -100,7 +100,7 @@ bool gf_host_has(const struct gf_check_input *input, const char *name, const cha
     bool found = false;
 
     GF_FOLDER_IN(folder, input->root, gf_text("/%s", name));
-    for (const char *entry; !found && (entry = gf_folder_next(folder));)
+    for (const char *entry; !found && (entry = gf_folder_next(&folder));)
         found = strncmp(entry, begin, strlen(begin)) == 0;
     return found;
 }

@@ -52,6 +52,8 @@ bool gf_event_is(const struct gf_event *event, const char *kind)
 #define BLOCK_MOST ((size_t)64 << 10)
 #define BLOCK_LEAST ((size_t)4 << 10) /* of a short file: the files of a folder are open together */
 #define LINE_MAX_BYTES ((size_t)4 << 20)
+/* Of all files together. One of a FUSE file system takes no space, however many bytes it has. */
+#define BYTES_MOST (UINT64_C(256) << 30)
 
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
 {
@@ -106,6 +108,7 @@ static size_t skip_hole(struct gf_line_reader *reader)
 /* Reads a block. Returns false at the end of the file, and after an error. */
 static bool fill(struct gf_line_reader *reader)
 {
+    static uint64_t total;
     ssize_t got;
 
     if (reader->ended || reader->error)
@@ -115,8 +118,9 @@ static bool fill(struct gf_line_reader *reader)
     do
         got = size ? read(reader->fd, reader->buf + reader->to, size) : 0;
     while (got < 0 && errno == EINTR);
-    if (got < 0)
-        reader->error = errno;
+    total += (size_t)gf_max(got, (ssize_t)0);
+    if (got < 0 || total > BYTES_MOST)
+        reader->error = got < 0 ? errno : EFBIG;
     reader->ended = got <= 0;
     reader->to += (size_t)gf_max(got, (ssize_t)0);
     reader->bytes += reader->to - before;

@@ -89,7 +89,7 @@ bool gf_event_is(const struct gf_event *event, const char *kind);
 /*
  * Reads a file line by line, in large blocks. Lines may contain zero bytes. The time is linear in
  * the space that the file takes: of a hole one byte is read, and of a file that grows meanwhile what
- * it had at the start.
+ * it had at the start. All files together may have 256 GiB, or the error is EFBIG.
  */
 
 struct gf_line_reader {

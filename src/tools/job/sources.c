@@ -74,8 +74,8 @@ static int add_folder(struct gf_sources *sources, const char *path, unsigned lev
     if (is_of_kernel(path))
         return 0;
     GF_FOLDER(folder, path);
-    int result = folder ? 0 : -errno;
-    for (const struct dirent *entry; !result && (errno = 0, entry = readdir(folder));) {
+    int result = folder.entries ? 0 : -errno;
+    for (const struct dirent *entry; !result && (errno = 0, entry = readdir(folder.entries));) {
         result = sources->names++ < NAMES_MOST ? 0 : -EFBIG;
         *GF_JOB_ADD(names, count) = gf_cli_memory(strdup(entry->d_name));
     }

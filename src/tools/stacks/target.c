@@ -134,9 +134,9 @@ static int add_new(struct gf_target *target, uint64_t until_ns)
     int found = 0;
 
     GF_FOLDER(tasks, gf_text("/proc/%d/task", target->pid));
-    if (!tasks)
+    if (!tasks.entries)
         return errno == ENOENT ? -ESRCH : -errno;
-    for (const char *name; (name = gf_folder_next(tasks));) {
+    for (const char *name; (name = gf_folder_next(&tasks));) {
         const pid_t tid = (pid_t)strtol(name, NULL, 10);
         if (tid <= 0 || !is_new(target, tid))
             continue;

@@ -126,7 +126,7 @@ static void read_live(const char *path, const struct search *search, struct gf_s
 }
 
 /* Returns the next name in a folder that is a number; -1 at the end of the folder. */
-static long next_number(DIR *folder)
+static long next_number(struct gf_folder *folder)
 {
     for (const char *name; (name = gf_folder_next(folder));)
         if (*name >= '0' && *name <= '9')
@@ -151,7 +151,7 @@ static void search_thread(long tid, struct search *search, struct gf_snapshot *r
     snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
     GF_FOLDER(folder, path);
     for (long fd;
-         ret->source == gf_snapshot_none && !is_over(search) && (fd = next_number(folder)) >= 0;
+         ret->source == gf_snapshot_none && !is_over(search) && (fd = next_number(&folder)) >= 0;
          search->descriptors++) {
         snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
         if (is_live_file(path))
@@ -179,7 +179,7 @@ static void search_threads(struct gf_snapshot *ret)
     snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
     GF_FOLDER(folder, path);
     for (long tid;
-         ret->source == gf_snapshot_none && !is_over(&search) && (tid = next_number(folder)) >= 0;)
+         ret->source == gf_snapshot_none && !is_over(&search) && (tid = next_number(&folder)) >= 0;)
         if (is_library_thread(ret->pid, tid))
             search_thread(tid, &search, ret);
 }
@@ -201,7 +201,7 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
     *ret_parent = (pid_t)gf_procfs_number(parent);
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
     GF_FOLDER(folder, path);
-    for (long tid; is_worker && (tid = next_number(folder)) >= 0; threads++)
+    for (long tid; is_worker && (tid = next_number(&folder)) >= 0; threads++)
         is_worker = threads < THREADS_MOST && !is_library_thread(pid, tid);
     return is_worker;
 }
@@ -600,7 +600,7 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
     const int failed = checker < 0 ? start_checker() : 0;
     if (failed)
         return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
-    for (long pid; (pid = next_number(folder)) >= 0;) {
+    for (long pid; (pid = next_number(&folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);

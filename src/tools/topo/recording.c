@@ -81,7 +81,7 @@ static int for_each(const char *folder, const char *path,
     int error = 0;
 
     GF_FOLDER(entries, gf_text("/%s", path));
-    for (const char *name; !error && (name = gf_folder_next(entries));)
+    for (const char *name; !error && (name = gf_folder_next(&entries));)
         if (*name >= '0' && *name <= '9' && strlen(name) < 32)
             error = record(folder, path, name);
     return error;

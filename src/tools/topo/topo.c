@@ -46,7 +46,7 @@ static bool has_any_node(const char *root)
     bool found = false;
 
     GF_FOLDER_IN(folder, root, "/dev");
-    for (const char *name; !found && (name = gf_folder_next(folder));)
+    for (const char *name; !found && (name = gf_folder_next(&folder));)
         found = strncmp(name, "nvidia", 6) == 0 && name[6] >= '0' && name[6] <= '9';
     return found;
 }
@@ -77,10 +77,10 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
 
     memset(ret, 0, sizeof(*ret));
     GF_FOLDER_IN(folder, root, "/proc/driver/nvidia/gpus");
-    for (const char *name; ret->count < GF_VISIBLE_GPUS_MAX && (name = gf_folder_next(folder));)
+    for (const char *name; ret->count < GF_VISIBLE_GPUS_MAX && (name = gf_folder_next(&folder));)
         if (gf_pci_is_canonical(name) && read_gpu(root, name, any_node, &ret->gpus[ret->count]))
             ret->count++;
-    if (!folder && machine && machine->recorded)
+    if (!folder.entries && machine && machine->recorded)
         for (size_t i = 0; i < machine->gpu_count && i < GF_VISIBLE_GPUS_MAX; i++)
             memcpy(ret->gpus[ret->count++].bdf, machine->gpus[i].bdf, sizeof(ret->gpus[0].bdf));
     qsort(ret->gpus, ret->count, sizeof(ret->gpus[0]), compare_bdf);
