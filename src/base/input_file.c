@@ -46,9 +46,7 @@ static bool is_trusted_pipe(const char *path, int name, const struct stat *found
 {
     struct statfs system;
 
-    /* The process that serves a FUSE file system states its owners as it likes. */
-    if (!S_ISFIFO(found->st_mode) || syscall(SYS_fstatfs, name, &system) ||
-        system.f_type == FUSE_SUPER_MAGIC)
+    if (!S_ISFIFO(found->st_mode) || syscall(SYS_fstatfs, name, &system) || gf_is_served(name))
         return false;
     return system.f_type == PIPEFS_MAGIC || (is_trusted_owner(found) && is_own_name(path, found));
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 
 #define LINKS_MOST 40 /* the same limit as the kernel's MAXSYMLINKS */
 #define MAGIC 1       /* result of read_link: a link of procfs, which only the kernel can follow */
@@ -47,15 +48,20 @@ static bool is_procfs(int folder)
     return syscall(SYS_fstatfs, folder, &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
+static bool is_in_user_namespace(void)
+{
+    struct stat space;
+    return !stat_at(AT_FDCWD, "/proc/self/ns/user", 0, &space) &&
+           space.st_ino != 0xEFFFFFFD; /* the kernel's PROC_USER_INIT_INO */
+}
+
 /*
  * Whether files of this id may belong to root outside of the process's user namespace, as in a
  * container without privileges.
  */
 static bool is_unmapped(uid_t user)
 {
-    struct stat space;
-    return user == 65534 && !stat_at(AT_FDCWD, "/proc/self/ns/user", 0, &space) &&
-           space.st_ino != 0xEFFFFFFD; /* the kernel's PROC_USER_INIT_INO */
+    return user == 65534 && is_in_user_namespace();
 }
 
 static bool is_trusted_owner(const struct stat *found)
@@ -89,18 +95,72 @@ static bool is_trusted_link(const struct stat *link, const struct stat *folder)
            !(folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-/* Whether a process may serve the file. It states the owners as it likes; the kernel does not say who mounted it. */
-static bool is_served(int fd)
+/*
+ * Whether the options of a mount name root or the process's user: ",user_id=1000,". In another user
+ * namespace, an id other than 0 may be one of the namespace in which the file system was mounted.
+ */
+static bool names_trusted_user(const char *options)
 {
-    struct statfs system;
+    const char *at = strstr(options, ",user_id=");
+    char own[32];
 
-    return syscall(SYS_fstatfs, fd, &system) || (system.f_type & 0xffffffff) == FUSE_SUPER_MAGIC;
+    if (!at)
+        return false;
+    gf_fmt(own, sizeof(own), ",user_id=%u,", geteuid());
+    return strncmp(at, ",user_id=0,", 11) == 0 ||
+           (strncmp(at, own, strlen(own)) == 0 && !is_in_user_namespace());
 }
 
-/* A link on a FUSE file system is followed only to a file in the same file system. */
+/* Whether root or the process's user has mounted the FUSE file system, by its line in mountinfo. */
+static bool is_mount_trusted(dev_t device)
+{
+    char text[1024], wanted[32], word[128];
+    const int fd =
+        open_at(AT_FDCWD, "/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    bool is_device = false, ret = false;
+    size_t length = 0;
+    ssize_t got;
+
+    gf_fmt(wanted, sizeof(wanted), "%u:%u", major(device), minor(device));
+    if (fd < 0)
+        return false;
+    for (unsigned words = 0;
+         is_procfs(fd) && (got = syscall(SYS_read, fd, text, sizeof(text))) > 0;)
+        for (ssize_t i = 0; i < got; i++) {
+            if (text[i] != ' ' && text[i] != '\n') {
+                word[length] = text[i];
+                length += length + 1 < sizeof(word);
+                continue;
+            }
+            word[length] = '\0';
+            length = 0;
+            if (++words == 3)
+                is_device = strcmp(word, wanted) == 0;
+            if (text[i] == ' ')
+                continue;
+            if (is_device) /* the last word has the options of the file system */
+                ret = names_trusted_user(word);
+            words = 0;
+        }
+    close_one(fd);
+    return ret;
+}
+
+bool gf_is_served(int fd)
+{
+    struct statfs system;
+    struct stat found;
+
+    /* A server need not answer statfs. */
+    return (syscall(SYS_fstatfs, fd, &system) ||
+            (system.f_type & 0xffffffff) == FUSE_SUPER_MAGIC) &&
+           (stat_at(fd, "", AT_EMPTY_PATH, &found) || !is_mount_trusted(found.st_dev));
+}
+
+/* A link on such a file system is followed only to a file in the same file system. */
 static void note_served(struct walk *walk, int link, dev_t device)
 {
-    if (walk->served || !is_served(link))
+    if (walk->served || !gf_is_served(link))
         return;
     walk->served = device;
     walk->make = false;
@@ -253,7 +313,7 @@ static int check_appendable(int fd, int folder)
     if (S_ISCHR(found.st_mode))
         return 0;
     if (S_ISFIFO(found.st_mode))
-        return is_trusted_owner(&found) && !is_served(fd) ? 0 : -EPERM;
+        return is_trusted_owner(&found) && !gf_is_served(fd) ? 0 : -EPERM;
     if (!S_ISREG(found.st_mode))
         return -EINVAL;
     if (!is_open_to_others(&around) || is_trusted_owner(&found))

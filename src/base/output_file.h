@@ -61,9 +61,10 @@ struct gf_replaced {
  * - The path is resolved folder by folder, and the file is opened relative to its folder. So another
  *   user who renames a folder or plants a link meanwhile cannot redirect the file.
  * - A symbolic link is followed only if root or the process's user owns it and the folder it is in.
- *   A new file replaces any other link; an append fails. A link on a FUSE file system, whose owners may
- *   be false, is followed only to a file in the same file system.
- * - A pipe is written only if root or the process's user owns it, and not on FUSE. The open never waits for a reader.
+ *   A new file replaces any other link; an append fails. A link on a FUSE file system that another user
+ *   has mounted, whose owners may be false, is followed only to a file in the same file system.
+ * - A pipe is written only if root or the process's user owns it, and not on such a file system. The
+ *   open never waits for a reader.
  * - In a folder that others may write to, a link, pipe or log with a second name is not used, because
  *   another user may have given it this name.
  *   Devices, and the files behind /proc/self/fd, are appended to. Block devices and sockets are
@@ -119,6 +120,12 @@ int gf_output_open_to_append(const char *path);
  */
 ssize_t gf_output_append(const char *path, const char *first, size_t first_length,
                          const char *second, size_t second_length);
+
+/*
+ * Whether another user may have mounted the FUSE file system that the file is on. The process that serves
+ * it states the owners of its files as it likes.
+ */
+bool gf_is_served(int fd);
 
 /* Removes the file at path if it is a regular file. Returns 0; -ELOOP if path is a link; -errno. */
 int gf_output_remove(const char *path);

@@ -157,6 +157,25 @@ def test_a_link_of_a_mount_that_lies_about_owners(uses_gpu, run, shared, victim,
 
 
 @needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+@pytest.mark.parametrize("writer", ["--html", "GPUFEED_LOG"])
+def test_a_link_of_a_mount_of_root(uses_gpu, run, shared, victim, a_report, writer):
+    """Such as a home on GlusterFS, with a link to another disk. Root vouches for the owners that the server states."""
+    path = shared / "mount" / "link"
+    path.parent.mkdir()
+    program = LINKS.replace("user_id=65534", "user_id=0")
+    with subprocess.Popen([sys.executable, "-c", program, path.parent, victim, "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            done = run(COMMAND, "report", a_report, writer, path, preload=False, timeout=30) if writer == "--html" else uses_gpu(**{writer: path})
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", path.parent], check=False)
+    assert len(victim.read_text()) > 100, done
+
+
+@needs_root
 @pytest.mark.parametrize("option", ["GPUFEED_REPORT", "GPUFEED_METRICS", "GPUFEED_LOG"])
 def test_file_below_a_planted_folder(uses_gpu, shared, other, tmp_path, option):
     target = tmp_path / "target"

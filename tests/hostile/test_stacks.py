@@ -301,7 +301,7 @@ import ctypes, os, struct, sys
 folder, file, silent = sys.argv[1:]
 text = open(file, "rb").read()
 fuse = os.open("/dev/fuse", os.O_RDWR)
-options = f"fd={fuse},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+options = f"fd={fuse},rootmode=40000,user_id=65534,group_id=0,allow_other".encode()
 if ctypes.CDLL(None).mount(b"hostile", folder.encode(), b"fuse", 0, options):
     sys.exit("no mount")
 print("ready", flush=True)
