@@ -44,13 +44,16 @@ ssize_t gf_procfs_chunk(int fd, void *buf, size_t size)
     return got < 0 ? -errno : got;
 }
 
-/* Reads the file, truncated to size, and removes trailing white space. */
+/*
+ * Reads the file, truncated to size, and removes trailing white space. A server of a FUSE file system may
+ * answer each read with one byte.
+ */
 static int read_whole(int fd, char *buf, size_t size)
 {
-    size_t at = 0;
+    size_t at = 0, left = 16 + size / 256;
     ssize_t got = 0;
 
-    while (at + 1 < size && (got = gf_procfs_chunk(fd, buf + at, size - 1 - at)) > 0)
+    while (at + 1 < size && left-- && (got = gf_procfs_chunk(fd, buf + at, size - 1 - at)) > 0)
         at += (size_t)got;
     if (got < 0)
         return (int)got;
@@ -189,7 +192,7 @@ bool gf_procfs_lines_open_in(struct gf_procfs_lines *lines, const char *root, co
 {
     gf_procfs_lines_begin(lines, gf_procfs_open_in(root, path));
     if (root && *root)
-        lines->most = RECORDED_MOST;
+        lines->left = RECORDED_MOST;
     return lines->fd >= 0;
 }
 
@@ -199,7 +202,7 @@ void gf_procfs_lines_begin(struct gf_procfs_lines *lines, int fd)
     lines->continued = lines->cut = false;
     lines->error = 0;
     lines->offset = 0;
-    lines->most = INT64_MAX;
+    lines->left = INT64_MAX;
     lines->fd = fd;
 }
 
@@ -214,9 +217,10 @@ static bool fill_lines(struct gf_procfs_lines *lines)
     lines->at = 0;
     const size_t space = lines->size - 1 - lines->held;
     const ssize_t got =
-        space && lines->offset < lines->most
+        space && lines->left > 0
             ? syscall(SYS_pread64, lines->fd, lines->buf + lines->held, space, lines->offset)
             : 0;
+    lines->left -= (int64_t)space;
     if (got < 0)
         lines->error = -errno;
     if (got <= 0)

@@ -80,7 +80,7 @@ struct gf_procfs_lines {
     bool cut;       /* true if the next piece continues the last returned piece */
     int fd;
     int64_t offset; /* offset of the next read */
-    int64_t most;   /* no byte from this offset on is read */
+    int64_t left;   /* for so many bytes reads may still ask */
     int error;      /* after the last line: -errno of a failed read, or 0 */
 };
 

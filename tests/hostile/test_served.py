@@ -75,3 +75,19 @@ def test_a_log_without_end(run, tmp_path, compile_c):
     }""", "-shared", "-fPIC", "-ldl", "-fno-builtin", name="endless.so")
     done = run(COMMAND, "report", tmp_path / "log", preload=False, timeout=60, LD_PRELOAD=preload)
     assert done.returncode == 1 and "File too large" in done.stderr, done
+
+
+def test_a_recorded_file_of_single_bytes(run, tmp_path, compile_c):
+    """A server may answer each read with one byte."""
+    machine = tmp_path / "machine"
+    shutil.copytree(BUILD / "tests" / "machines" / "dual8", machine)
+    (machine / "topology.xml").write_text("x" * (16 << 20))
+    preload = compile_c(SYSCALL_KIT + """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    long syscall(long number, ...) {
+        READ_ARGUMENTS(number, at)
+        if (number == SYS_read && at[2] > 1) at[2] = 1, usleep(10);
+        return PASS_ON(number, at);
+    }""", "-shared", "-fPIC", "-ldl", name="single.so")
+    run(COMMAND, "topo", "--machine", machine, preload=False, timeout=60, LD_PRELOAD=preload)

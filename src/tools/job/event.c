@@ -118,7 +118,8 @@ static bool fill(struct gf_line_reader *reader)
     do
         got = size ? read(reader->fd, reader->buf + reader->to, size) : 0;
     while (got < 0 && errno == EINTR);
-    total += (size_t)gf_max(got, (ssize_t)0);
+    /* A server of a FUSE file system may answer each read with one byte. */
+    total += got <= 0 ? 0 : reader->file_end < 0 ? (size_t)got : reader->block;
     if (got < 0 || total > BYTES_MOST)
         reader->error = got < 0 ? errno : EFBIG;
     reader->ended = got <= 0;
