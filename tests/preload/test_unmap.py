@@ -356,6 +356,10 @@ LATER_CASES = {
     "a refused call": ("at = map_(fd := file()); libc.setenv(b'FAIL', b'1', 1); unmap(at)\n"
                        "if os.fork() == 0:\n    os._exit(7 if right(ctypes.string_at(at, SIZE)) else 8)\n"
                        "print(os.wait()[1], right(ctypes.string_at(at, SIZE)))"),
+    "a hole that is used again": ("at = map_(fd := file()); hole = libc.mmap(None, 2 * SIZE, 0, PRIVATE | ANONYMOUS, -1, 0)\n"
+                                  "libc.munmap(hole, 2 * SIZE); unmap(at)\n"
+                                  "assert libc.mmap(hole, 2 * SIZE, 3, PRIVATE | ANONYMOUS | FIXED, -1, 0) == hole\n"
+                                  "os.close(fd); time.sleep(0.3); ctypes.memset(hole, 7, 2 * SIZE); print('right')"),
     "little address space": ("import resource\n"
                              "resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY))\n"
                              "at = map_(fd := file()); unmap(at); print(right(os.pread(fd, SIZE, 0)), gone())"),

@@ -18,6 +18,12 @@
 #define SLOTS 2
 
 /*
+ * Each slot keeps its file by a page of this array, because the program may map memory at any address
+ * that was free (MAP_FIXED). The alignment is the largest page size.
+ */
+static _Alignas(65536) char kept_pages[SLOTS][65536];
+
+/*
  * A deleted file that stays open until a helper frees its pages. If `page` is NULL, there is no
  * file, and the helper only reads the headroom.
  */
@@ -70,20 +76,34 @@ static void job_done(struct gf_pieces *job)
     struct slot *slot = (struct slot *)job;
 
     gf_sub_relaxed(&pending, slot->bytes);
-    give_slot(slot);
+    if (slot->page != MAP_FAILED)
+        give_slot(slot);
 }
 
 /*
- * Frees the file, and reads the headroom again. Makes a raw system call: only this file knows the
- * address, so hooks of munmap must not see the call.
+ * Replaces the page, or what a refused mremap has left of it, by one without access. If the kernel
+ * refuses that (RLIMIT_MEMLOCK after mlockall), the page is unmapped, and `page` becomes MAP_FAILED:
+ * the program may use the address, so the slot is never used again. Makes raw system calls: only this
+ * file knows the address, so hooks must not see them.
  */
+static void free_page(struct slot *slot)
+{
+    const long got = syscall(SYS_mmap, slot->page, gf_page_size(), PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L);
+    if (got == (long)slot->page)
+        return;
+    syscall(SYS_munmap, slot->page, gf_page_size());
+    slot->page = MAP_FAILED;
+}
+
+/* Frees the file, and reads the headroom again. */
 static bool free_file(struct gf_pieces *job, uint64_t piece)
 {
-    const struct slot *slot = (struct slot *)job;
+    struct slot *slot = (struct slot *)job;
 
     (void)piece;
     if (slot->page)
-        syscall(SYS_munmap, slot->page, gf_page_size());
+        free_page(slot);
     read_headroom();
     return true;
 }
@@ -131,16 +151,17 @@ static struct slot *keep_file(void *at, size_t bytes)
         return NULL;
     if (madvise(at, bytes, MADV_DONTFORK) == 0) {
         /* An old size of 0 maps the pages a second time. */
-        void *page = (void *)syscall(SYS_mremap, at, 0, gf_page_size(), MREMAP_MAYMOVE, NULL);
-        if (page != MAP_FAILED) {
-            slot->page = page;
-            slot->at = at;
-            slot->bytes = bytes;
+        slot->page = kept_pages[slot - slots];
+        slot->at = at;
+        slot->bytes = bytes;
+        if (syscall(SYS_mremap, at, 0, gf_page_size(), MREMAP_MAYMOVE | MREMAP_FIXED, slot->page) ==
+            (long)slot->page)
             return slot;
-        }
+        free_page(slot);
         madvise(at, bytes, MADV_DOFORK);
     }
-    give_slot(slot);
+    if (slot->page != MAP_FAILED)
+        give_slot(slot);
     return NULL;
 }
 
