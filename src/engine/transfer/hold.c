@@ -291,6 +291,7 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->reads_file, false);
     gf_store_relaxed(&entry->awaits_dma, false);
     ret->entry = (unsigned)(entry - entries);
+    ret->follows_legacy = blocking && stream != CU_STREAM_LEGACY;
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
     gf_store_release(&entry->ticket, ret->ticket);
     gf_add_seq_cst(&records()->holds, 1);
@@ -308,13 +309,6 @@ bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret)
     *ret = batch.hold;
     ret->is_batch = true;
     return true;
-}
-
-bool gf_hold_follows_legacy(const struct gf_hold *hold)
-{
-    const struct entry *const entry = &entries[hold->entry];
-    return hold->ticket && gf_load_relaxed(&entry->blocking) &&
-           gf_load_relaxed(&entry->stream) != (uintptr_t)CU_STREAM_LEGACY;
 }
 
 void gf_hold_cut(const struct gf_hold *hold)

@@ -28,8 +28,10 @@
 /* A hold of the calling thread. */
 struct gf_hold {
     unsigned entry;
-    bool is_batch;   /* it is the hold of the thread's batch, which ends with the batch */
-    uint64_t ticket; /* 0: nothing is held */
+    bool is_batch; /* it is the hold of the thread's batch, which ends with the batch */
+    bool
+        follows_legacy; /* the stream is another one than the legacy stream, and waits for its work */
+    uint64_t ticket;    /* 0: nothing is held */
 };
 
 /* Makes the hooks record submissions. Called once, before any copy. */
@@ -75,8 +77,6 @@ void gf_hold_used_stream(void);
  * batch's hold.
  */
 bool gf_hold_begin(CUstream stream, CUcontext context, struct gf_hold *ret);
-/* Whether the held stream is another one than the legacy stream, and waits for the work there. */
-bool gf_hold_follows_legacy(const struct gf_hold *hold);
 /*
  * Called when the copy has decided to issue several DMAs. A call that meets the hold from now on
  * makes the stream count as shared.

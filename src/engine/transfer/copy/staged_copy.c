@@ -255,7 +255,7 @@ static enum gf_bypass h2d_stage_chunks(const struct gf_stage_request *request, b
     struct gf_pipeline pipeline;
     struct progress p = {.result = CUDA_SUCCESS};
 
-    if (waits && gf_hold_follows_legacy(request->hold)) {
+    if (waits && request->hold->follows_legacy) {
         const enum gf_bypass reason = gf_pipeline_await_legacy(request, ret);
         if (reason != gf_bypass_none)
             return reason;

@@ -255,7 +255,6 @@ void *gf_unmap(void *at, size_t bytes)
     const uintptr_t start = (uintptr_t)at, page = gf_page_size();
     struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_UNMAP_HELPERS);
     struct emptying e = {.job.work = empty_piece, .at = at, .bytes = bytes / page * page};
-    struct slot *kept = NULL;
     struct gf_vma vma;
     char name[NAME_SIZE];
 
@@ -264,13 +263,14 @@ void *gf_unmap(void *at, size_t bytes)
         !is_tensor(start, start + bytes, &vma, name) ||
         gf_absent_mostly(start, bytes, GF_TUNE_UNMAP_SAMPLES))
         return NULL;
-    if (gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
-        vma.end - start == gf_round_up(bytes, page) && is_deleted(name))
-        kept = keep_file(at, vma.end - start);
     e.piece = piece_size(e.bytes);
     const uint64_t pieces = (e.bytes + e.piece - 1) / e.piece;
     /* the caller takes one piece */
     e.job.max_helpers = gf_min((unsigned)pieces - 1, gf_max(gf_pool_threads(pool), 2u) - 1);
-    gf_pool_run(pool, &e.job, pieces);
-    return kept;
+    /* Pages that are locked cannot be removed, and one that is kept would count against RLIMIT_MEMLOCK. */
+    const bool empty = gf_pool_run(pool, &e.job, pieces) == GF_PIECE_NONE;
+    return empty && gf_setup.options->unmap == gf_unmap_later && vma.start == start &&
+                   vma.end - start == gf_round_up(bytes, page) && is_deleted(name)
+               ? keep_file(at, vma.end - start)
+               : NULL;
 }
