@@ -80,7 +80,7 @@ CASES = {
         start()
         steps(nap)
     """),
-    "lock": Case("lock", "", """
+    "lock": Case("lock", "less time", """
         lock = threading.Lock()
         def hold():
             while True:
@@ -105,7 +105,7 @@ CASES = {
         start()
         steps(between)
     """),
-    "lock_beside_a_queue": Case("lock", "", """
+    "lock_beside_a_queue": Case("lock", "less time", """
         lock = threading.Lock()
         requests = queue.SimpleQueue()
         def hold():
@@ -276,7 +276,7 @@ CASES = {
         start()
         steps(collect)
     """, computes=True),
-    "compile": Case("compile", "shapes", """
+    "compile": Case("compile", "TORCH_LOGS=recompiles", """
         import torch._dynamo.eval_frame
         def between():
             torch._dynamo.eval_frame.run(len)  # here

@@ -93,6 +93,10 @@ static void only_the_programs_own_work_can_be_moved(void **state)
     device->line[gf_host_optimizer].at.line = 9;
     gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
     assert_non_null(strstr(buf, "keep its parameters and state on the GPU"));
+    device->cause_ns[gf_host_optimizer] =
+        5 * SECOND; /* the optimizer's parameters may be on the GPU */
+    gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
+    assert_null(strstr(buf, "parameters"));
     device->line[gf_host_file_write].at = (struct gf_python_line){"/me/train.py", "step", 10};
     gf_summary_gpu_time_remedy(&time, device, gf_host_computing, buf, sizeof(buf));
     assert_string_equal(buf, "write in another thread or process"); /* not: to faster storage */

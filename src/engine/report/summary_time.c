@@ -161,6 +161,14 @@ static bool lacks_line(const struct gf_gpu_time_device *device, enum gf_host_cau
            device->line[gf_host_computing].at.line;
 }
 
+/* Whether the line runs an optimizer on the CPU, whose first 50 ms count as computing. */
+static bool is_begin_of_optimizer(const struct gf_gpu_time_device *device)
+{
+    return 4 * device->cause_ns[gf_host_optimizer] > device->cause_ns[gf_host_computing] &&
+           computes_in_function_of(device, gf_host_optimizer) &&
+           device->line[gf_host_computing].at.line == device->line[gf_host_optimizer].at.line;
+}
+
 /* Whether the line that computed does so between launches, and not for them. */
 static bool is_own_work(const struct gf_gpu_time_device *device)
 {
@@ -186,9 +194,8 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     else if (cause == gf_host_computing && (computes_in_function_of(device, gf_host_file_write) ||
                                             computes_in_function_of(device, gf_host_checkpoint)))
         gf_say(&out, "write in another thread or process");
-    else if (cause == gf_host_computing && computes_in_function_of(device, gf_host_optimizer) &&
-             device->line[cause].at.line == device->line[gf_host_optimizer].at.line)
-        gf_say(&out, "%s", causes[gf_host_optimizer].remedy); /* in its first 50 ms */
+    else if (cause == gf_host_computing && is_begin_of_optimizer(device))
+        gf_say(&out, "%s", causes[gf_host_optimizer].remedy);
     else if (cause != gf_host_computing || is_own_work(device))
         gf_say(&out, "%s", causes[cause].remedy);
     return buf;

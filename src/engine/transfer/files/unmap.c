@@ -17,11 +17,16 @@
 
 #define SLOTS 2
 
+#ifdef __x86_64__
+#define PAGE_MOST 4096
+#else
+#define PAGE_MOST 65536
+#endif
 /*
  * Each slot keeps its file by a page of this array, because the program may map memory at any address
- * that was free (MAP_FIXED). The alignment is the largest page size.
+ * that was free (MAP_FIXED).
  */
-static _Alignas(65536) char kept_pages[SLOTS][65536];
+static _Alignas(PAGE_MOST) char kept_pages[SLOTS][PAGE_MOST];
 
 /*
  * A deleted file that stays open until a helper frees its pages. If `page` is NULL, there is no
