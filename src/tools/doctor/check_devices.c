@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interrupts, IOMMU, storage. */
+#include "base/fmt.h"
 #include "base/input_file.h"
 #include "host/machine.h"
 #include "os/procfs.h"
+#include "tools/common/cli.h"
 #include "tools/doctor/finding.h"
 
 #include <limits.h>
@@ -257,15 +259,27 @@ static void report_redirecting(const struct switch_ports *ports, struct gf_findi
            ports->list, ACS_REDIRECTS);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
     struct switch_ports ports = {0};
+    char(*names)[20] = gf_cli_memory(calloc(GF_FOLDER_MOST, sizeof(*names)));
+    size_t count = 0;
     int control;
 
     GF_FOLDER_IN(folder, input->root, "/" DEVICES);
     for (const char *name; (name = gf_folder_next(&folder));)
-        if (gf_pci_is_canonical(name) && (control = read_acs_control(input, name)) >= 0)
-            add_port(&ports, name, (unsigned)control);
+        if (gf_pci_is_canonical(name))
+            gf_fmt(names[count++], sizeof(*names), "%s", name);
+    qsort(names, count, sizeof(*names), compare_names);
+    for (size_t i = 0; i < count; i++)
+        if ((control = read_acs_control(input, names[i])) >= 0)
+            add_port(&ports, names[i], (unsigned)control);
+    free(names);
     if (ports.redirecting)
         report_redirecting(&ports, ret);
     else if (ports.count)
