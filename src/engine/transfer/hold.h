@@ -28,10 +28,9 @@
 /* A hold of the calling thread. */
 struct gf_hold {
     unsigned entry;
-    bool is_batch; /* it is the hold of the thread's batch, which ends with the batch */
-    bool
-        follows_legacy; /* the stream is another one than the legacy stream, and waits for its work */
-    uint64_t ticket;    /* 0: nothing is held */
+    bool is_batch;       /* it is the hold of the thread's batch, which ends with the batch */
+    bool follows_legacy; /* the stream is not the legacy stream, and waits for its work */
+    uint64_t ticket;     /* 0: nothing is held */
 };
 
 /* Makes the hooks record submissions. Called once, before any copy. */

@@ -246,14 +246,15 @@ static void start_on_own_stack(void)
     } start;
 
     start.stack = gf_scratch_take(START_STACK);
-    if (!start.stack || getcontext(&start.there) != 0) {
-        make_first_block();
-    } else {
+    bool done = start.stack && getcontext(&start.there) == 0;
+    if (done) {
         start.there.uc_stack = (stack_t){.ss_sp = start.stack, .ss_size = START_STACK};
         start.there.uc_link = &start.here;
         makecontext(&start.there, make_first_block, 0);
-        swapcontext(&start.here, &start.there);
+        done = swapcontext(&start.here, &start.there) == 0; /* a filter may refuse rt_sigprocmask */
     }
+    if (!done)
+        make_first_block();
     gf_scratch_give(start.stack, START_STACK);
 }
 

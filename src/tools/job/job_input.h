@@ -243,7 +243,7 @@ bool gf_report_file_add_doctor(struct gf_job *job, struct gf_span text, const ch
  */
 void gf_report_file_join(struct gf_job *job, json_t *reports);
 
-/* Returns the value at a path such as "transfers.ring.bytes"; NULL if there is none. */
+/* Returns the member that a path names, such as "transfers.ring.bytes"; NULL if it is absent. */
 const json_t *gf_report_at(const json_t *report, const char *path);
 /* Returns the number at a path; 0 if it is absent, below 0 or impossible. */
 double gf_report_number(const json_t *report, const char *path);
