@@ -343,10 +343,12 @@ static void early(size_t bytes, const char *work, const char *how)
 {
     unsigned old = 0;
     CUevent event;
+    const char *const longer =
+        getenv("EARLY_MS"); /* a copy that does not wait must return within this time */
 
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     value = kit_pinned(4);
-    spin_ns = 3000000;
+    spin_ns = 1000000ULL * (longer ? strtoul(longer, NULL, 10) : 3);
     for (unsigned i = 1; i <= 40; i++) {
         submit_work(work, i, event);
         if (strcmp(how, "elsewhere") == 0)

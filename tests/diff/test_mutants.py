@@ -170,6 +170,7 @@ def pins(case):
 
 SLOW_CALLS = "cuMemcpyHtoDAsync_v2:10000,cuMemsetD32Async:80000"
 SLOW_CAPTURES = "cuStreamBeginCapture_v2:1000,cuMemcpyHtoDAsync_v2:500,cuMemcpyDtoHAsync_v2:500"
+EARLY = {"GPUFEED_STAGE_RING": 256 << 20, "EARLY_MS": 40}  # much longer than a copy that does not wait takes
 shared = functools.partial(program, "shared", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=8 << 20)
 
 
@@ -254,14 +255,14 @@ MUTANTS = {
     "waits_for_ever": as_installed(shared("holds")),
     "marks_the_stream": as_installed(shared("gate")),
     "faults_in_driver": as_installed(shared("holds")),
-    "leaves_legacy_work": as_installed(shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
-    "looks_in_another_context": as_installed(shared("early-legacy", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
+    "leaves_legacy_work": as_installed(shared("early-legacy", str(4 << 20), "copy", **EARLY)),
+    "looks_in_another_context": as_installed(shared("early-legacy", str(4 << 20), "copy", **EARLY)),
     "uses_lost_streams": program("gone", "d2h", GPUFEED_STAGE_MIN=65536, KIT_ALARM=60),
     "leaves_streams_early": program("gone", "met", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, KIT_ALARM=60,
                                     SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000"),
     "forgets_events": as_installed(often("sources", "event", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
     "trusts_the_cache": as_installed(often("sources", "registered", GPUFEED_STAGE_THREADS=2, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
-    "queues_always": as_installed(shared("early", str(16 << 20), "copy", GPUFEED_STAGE_RING=256 << 20)),
+    "queues_always": as_installed(shared("early", str(4 << 20), "copy", **EARLY)),
 }
 
 

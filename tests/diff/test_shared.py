@@ -92,8 +92,8 @@ def test_a_stream_of_unknown_flags_may_be_blocking(run):
     ("early-legacy", "driver", "kernel", True), ("early-legacy", "auto", "kernel", False), ("early-own", "auto", "copy", True)])
 def test_which_asynchronous_copies_wait(run, case, mode, work, waits):
     """By default a copy waits only for results that the program may look at without a call."""
-    done = run(APPS / "shared", case, 16 << 20, *work.split(), sim=True, GPUFEED_ASYNC=mode, GPUFEED_STAGE_RING=256 << 20,
-               **STAGED)
+    done = run(APPS / "shared", case, 4 << 20, *work.split(), sim=True, EARLY_MS=20, GPUFEED_ASYNC=mode,
+               GPUFEED_STAGE_RING=256 << 20, **STAGED)
     # the ring grows during the first copies, which wait
     assert done.returncode == 0 and ("always waits" in done.stdout) == waits, (done.stdout, done.stderr)
 
