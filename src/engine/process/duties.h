@@ -201,6 +201,12 @@ void gf_transfers_read(struct gf_report_transfers *ret);
 void gf_contexts_find(void);
 
 /*
+ * Starts the threads that read and write files for all threads (os/own_table.h). Called before the
+ * engine reads the machine, because until then each reading creates a thread.
+ */
+void gf_watch_servers_start(void);
+
+/*
  * The main function of the library's thread. It runs the starvation guard, binds late threads,
  * moves pages, takes samples and writes the report. Returns at the end of the process.
  */

@@ -228,6 +228,7 @@ static void load_machine(const struct gf_preload *preload)
     struct gf_cpus start;
 
     find_start(preload, &start);
+    gf_watch_servers_start(); /* the threads inherit no memory policy of a hint */
     gf_facts_gather("", environ, &start, &p->facts);
     /* The start mask of the hint may contain CPUs that are no longer in the cpuset. */
     if (p->hinted && gf_set_meet(&start, &p->facts.cpuset))

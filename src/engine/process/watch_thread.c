@@ -481,7 +481,7 @@ static void *write_files(void *unused)
     return unused;
 }
 
-static void start_servers(void)
+void gf_watch_servers_start(void)
 {
     const struct gf_options *options = gf_process.preload->options;
 
@@ -505,7 +505,6 @@ void gf_watch_thread_run(void)
 {
     const struct gf_process *p = &gf_process;
 
-    start_servers();
     for (gf_contexts_find(); !gf_process_decision(); gf_contexts_find()) {
         sem_wait(&gf_process.wake);
         gf_transfers_prepare();
