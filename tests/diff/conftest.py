@@ -14,7 +14,8 @@ _preload = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_preload)
 SOURCE = _preload.SOURCE
 BUILD, SIM_DIR, PRELOAD, ENGINE_DIR = _preload.BUILD, _preload.SIM_DIR, _preload.PRELOAD, _preload.ENGINE_DIR
-Runner, run, compile_c, rounds = _preload.Runner, _preload.run, _preload.compile_c, _preload.rounds
+Runner, run, compile_c = _preload.Runner, _preload.run, _preload.compile_c
+LONG, rounds = _preload.LONG, _preload.rounds
 pytest_collection_modifyitems = _preload.pytest_collection_modifyitems
 APPS = BUILD / "tests" / "diff"
 

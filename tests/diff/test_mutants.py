@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 import test_pin_batch
-from conftest import APPS, ENGINE_DIR, SIM_DIR
+from conftest import APPS, ENGINE_DIR, LONG, SIM_DIR
 from test_filereads import LIBRARIES
 from test_loads import HELPED, LIBRARY
 from test_mapped import DISKS, STAGED, file_system
@@ -47,6 +47,13 @@ def as_installed(notices):
     return notices
 
 
+def by_chance(notices):
+    """Marks a check that may have to repeat its program until the mutation shows. It runs in the suite full only: a test that
+    fails although nothing is wrong is of no use to who waits for it."""
+    notices.by_chance = True
+    return notices
+
+
 def random_program(run, mutant, more=(), **environment):
     ways = [{**TIGHT, **environment}, {**TIGHT, "GPUFEED_STAGE_RING": 64 << 20, **environment}]
     return any(differs(run, mutant, APPS / "diff", "--seed", seed, *arguments, *more, **way)
@@ -69,13 +76,13 @@ def program(*command, **environment):
 def often(*command, **environment):
     """Where a difference shows by chance (a child may map memory of its own where it lacks the parent's), the program runs until it does."""
     once = program(*command, **environment)
-    return lambda run, mutant: any(once(run, mutant) for _ in range(1 if mutant == "none" else 25))
+    return by_chance(lambda run, mutant: any(once(run, mutant) for _ in range(1 if mutant == "none" else 25)))
 
 
 def raced(mode, rounds, delay):
     """Captures begin within a copy only by chance, so the program runs many rounds."""
     once = program("races", mode, str(rounds), GPUFEED_STAGE_MIN=65536, SIM_DELAY=delay, KIT_ALARM=90)
-    return as_installed(lambda run, mutant: any(once(run, mutant) for _ in range(5)))
+    return by_chance(as_installed(lambda run, mutant: any(once(run, mutant) for _ in range(5))))
 
 
 def helpers_stopped(run, mutant):
@@ -117,7 +124,7 @@ def mapped(what, *more):
             plain = run(APPS / "mapped", what, folder, *more, sim=True, preload=False)
             return any(outcome(run, mutant, APPS / "mapped", what, folder, *more, **STAGED) !=
                        (plain.returncode, plain.stdout) for _ in range(TIMES))
-    return as_installed(notices)
+    return by_chance(as_installed(notices))
 
 
 @functools.cache
@@ -149,7 +156,7 @@ def serial(*streams, threads=4, turns=150, **environment):
         return any(outcome(run, mutant, APPS / "serial", seed, kind, threads, turns, GPUFEED_STAGE_MIN=65536,
                            GPUFEED_STAGE_THREADS=4, KIT_ALARM=60, **environment) != (0, "done\n")
                    for seed in ((3,) if mutant == "none" else (3, 4, 9, 13)) for kind in streams)
-    return notices
+    return by_chance(notices)
 
 
 def held(*command, **environment):
@@ -160,7 +167,7 @@ def held(*command, **environment):
                        **{"GPUFEED_STAGE_MIN": 65536, "GPUFEED_STAGE_THREADS": 4, "GPUFEED_STAGE_RING": 4 << 20, "KIT_ALARM": 60,
                           **environment})
         return done != (0, "done\n") and (done[0] != 77 or mutant != "none")  # 77: no thread may be real-time
-    return notices
+    return by_chance(notices)
 
 
 def pins(case):
@@ -266,13 +273,16 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+CHOSEN = {mutant: notices for mutant, notices in MUTANTS.items() if LONG or not hasattr(notices, "by_chance")}
+
+
+@pytest.mark.parametrize("mutant", CHOSEN)
 def test_is_noticed(run, mutant):
     assert MUTANTS[mutant](run, mutant)
 
 
 def test_no_mutation_is_not_noticed(run):
     """The same programs must pass without a mutation, or else the test above would prove nothing."""
-    for notices in {one for one in MUTANTS.values() if not hasattr(one, "as_installed")} - {random_program}:
+    for notices in {one for one in CHOSEN.values() if not hasattr(one, "as_installed")} - {random_program}:
         assert not notices(run, "none")
     assert not differs(run, "none", APPS / "diff", "--seed", 1, *ARGUMENTS, **TIGHT)
