@@ -5,8 +5,11 @@
 #include <stdlib.h>
 
 #define LITTLE_SHARE 0.01
-/* A cause with less than this share of the GPUs' time needs no remedy. */
-#define LEAST_GPU_SHARE 0.05
+/*
+ * A cause with less than this share of the GPUs' time needs no remedy. Slightly less than the 5.0 %
+ * (as printed) from which a process's summary has one, so that both agree for one process.
+ */
+#define LEAST_GPU_SHARE 0.049
 /* A cause with less than 1 / LEAST_STALL_SHARE of the stalled time needs no remedy. */
 #define LEAST_STALL_SHARE 20
 #define CAUSES 3
