@@ -19,6 +19,7 @@ from pinkit import *
 SPY = r"""
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,25 @@ static int kept(void)
                  to - from == (unsigned long)sysconf(_SC_PAGESIZE);
     fclose(maps);
     return found;
+}
+
+static int scan_library(struct dl_phdr_info *info, size_t size, void *sum)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        const char *at = (const char *)(info->dlpi_addr + part->p_vaddr);
+        if (part->p_type == PT_LOAD && part->p_flags & PF_W)
+            for (size_t j = 0; j < part->p_memsz; j += 64)
+                *(volatile char *)sum += at[j];
+    }
+    return 0;
+}
+
+/* Reads the data of all libraries, as a collector of garbage does. */
+int scan(void)
+{
+    char sum = 0;
+    return dl_iterate_phdr(scan_library, &sum);
 }
 
 int munmap(void *at, size_t bytes)
@@ -360,6 +380,7 @@ LATER_CASES = {
                                   "libc.munmap(hole, 2 * SIZE); unmap(at)\n"
                                   "assert libc.mmap(hole, 2 * SIZE, 3, PRIVATE | ANONYMOUS | FIXED, -1, 0) == hole\n"
                                   "os.close(fd); time.sleep(0.3); ctypes.memset(hole, 7, 2 * SIZE); print('right')"),
+    "data of libraries": "at = map_(fd := file()); os.close(fd); unmap(at); print(libc.scan(), gone(), libc.scan())",
     "little address space": ("import resource\n"
                              "resource.setrlimit(resource.RLIMIT_AS, (1 << 46, resource.RLIM_INFINITY))\n"
                              "at = map_(fd := file()); unmap(at); print(right(os.pread(fd, SIZE, 0)), gone())"),

@@ -86,15 +86,15 @@ static void job_done(struct gf_pieces *job)
 }
 
 /*
- * Replaces the page, or what a refused mremap has left of it, by one without access. If the kernel
- * refuses that (RLIMIT_MEMLOCK after mlockall), the page is unmapped, and `page` becomes MAP_FAILED:
- * the program may use the address, so the slot is never used again. Makes raw system calls: only this
- * file knows the address, so hooks must not see them.
+ * Replaces the page by zeros, which collectors of garbage or of leaks read as data of a library. If
+ * the kernel refuses that (RLIMIT_MEMLOCK after mlockall), the page is unmapped, and `page` becomes
+ * MAP_FAILED: the program may use the address, so the slot is never used again. Makes raw system
+ * calls: only this file knows the address, so hooks must not see them.
  */
 static void free_page(struct slot *slot)
 {
-    const long got = syscall(SYS_mmap, slot->page, gf_page_size(), PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L);
+    const long got = syscall(SYS_mmap, slot->page, gf_page_size(), PROT_READ,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);
     if (got == (long)slot->page)
         return;
     syscall(SYS_munmap, slot->page, gf_page_size());
@@ -146,27 +146,24 @@ static bool has_headroom(size_t bytes)
  * free the file's pages. Children do not inherit this page: one that is forked now would keep the
  * file as long as it lives. It has the program's mapping not at all, as after the munmap. Returns
  * NULL if little memory is left, the amount of memory left is not known yet, or the kernel refuses.
+ * It may then have unmapped the page, and the program may use the address, so the slot is never used
+ * again.
  */
 static struct slot *keep_file(void *at, size_t bytes)
 {
     gf_keep_errno();
     struct slot *slot = has_headroom(bytes) ? take_unmap_slot() : NULL;
 
-    if (!slot)
+    if (!slot || madvise(at, bytes, MADV_DONTFORK) != 0)
         return NULL;
-    if (madvise(at, bytes, MADV_DONTFORK) == 0) {
-        /* An old size of 0 maps the pages a second time. */
-        slot->page = kept_pages[slot - slots];
-        slot->at = at;
-        slot->bytes = bytes;
-        if (syscall(SYS_mremap, at, 0, gf_page_size(), MREMAP_MAYMOVE | MREMAP_FIXED, slot->page) ==
-            (long)slot->page)
-            return slot;
-        free_page(slot);
-        madvise(at, bytes, MADV_DOFORK);
-    }
-    if (slot->page != MAP_FAILED)
-        give_slot(slot);
+    slot->page = kept_pages[slot - slots];
+    slot->at = at;
+    slot->bytes = bytes;
+    /* An old size of 0 maps the pages a second time. */
+    if (syscall(SYS_mremap, at, 0, gf_page_size(), MREMAP_MAYMOVE | MREMAP_FIXED, slot->page) ==
+        (long)slot->page)
+        return slot;
+    madvise(at, bytes, MADV_DOFORK);
     return NULL;
 }
 
