@@ -52,10 +52,10 @@ enum gf_work {
 /*
  * The stream's calls with visible results: those that the program may look at in its own memory
  * without a call, such as copies to page-locked memory and host functions. `made` counts these calls,
- * after the driver's call. `seen` is the value that `made` had before a wait for the stream. So if
- * both are equal, the program may know all results (GPUFEED_ASYNC). A predefined handle means a stream
- * of the current context, so `context` is that of the results, or GF_SUBMIT_SEVERAL if several contexts
- * had some: they then stay pending.
+ * after the driver's call. `seen` is the value that `made` had before a wait for the stream, or before
+ * the sampler found it idle. So if both are equal, the program may know all results (GPUFEED_ASYNC). A
+ * predefined handle means a stream of the current context, so `context` is that of the results, or
+ * GF_SUBMIT_SEVERAL if several contexts had some: they then stay pending.
  */
 struct gf_visible {
     _Atomic uint32_t made, seen;

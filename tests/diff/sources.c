@@ -9,8 +9,8 @@
  * "done" if the device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked. event-gone: the
  * first stream is destroyed before the second one waits.
  *
- * sources beside: the stream waits once for another one, which had only a kernel and is never synchronized. Prints whether a
- * later copy returns before the stream's kernel has ended.
+ * sources beside|beside-function: the stream waits once for another one, which had only a kernel or a host function and is never
+ * synchronized. Prints whether a later copy returns before the stream's kernel has ended.
  */
 #include "kit.h"
 
@@ -148,21 +148,26 @@ static void write_source(unsigned char *source, const char *how, unsigned round)
         WANT(host[at] == source[at]);
 }
 
-static bool returns_early(unsigned char *source)
+static bool returns_early(unsigned char *source, bool function)
 {
     const CUstream other = kit_stream();
     unsigned early = 0;
     CUevent event;
 
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    launch_for(1000, other);
+    if (function)
+        MUST(cu.cuLaunchHostFunc(other, add_one, source));
+    else
+        launch_for(1000, other);
     MUST(cu.cuEventRecord(event, other));
     MUST(cu.cuStreamWaitEvent(stream, event, 0));
     for (unsigned i = 0; i < ROUNDS && !early; i++) {
         MUST(cu.cuStreamSynchronize(stream));
+        kit_sleep_us(100000); /* the sampler sees that all streams are idle */
         launch_for(100000000, stream);
+        MUST(cu.cuEventRecord(event, stream));
         copy_from(source, 0, stream);
-        early += cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+        early += cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY;
     }
     return early;
 }
@@ -175,8 +180,8 @@ int main(int argc, char **argv)
         return 2;
     kit_start();
     prepare();
-    if (strcmp(argv[1], "beside") == 0) {
-        puts(returns_early(kit_pageable(SOURCE)) ? "returns early" : "always waits");
+    if (strncmp(argv[1], "beside", 6) == 0) {
+        puts(returns_early(kit_pageable(SOURCE), argv[1][6]) ? "returns early" : "always waits");
         return 0;
     }
     if (strchr(argv[1], '-') || strcmp(argv[1], "event") == 0) {

@@ -123,8 +123,9 @@ def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
 
 
 @pytest.mark.parametrize("preload, expected", [(False, "always waits\n"), (True, "returns early\n")])
-def test_kernels_beside_make_no_copy_wait(run, preload, expected):
-    done = run(APPS / "sources", "beside", sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+@pytest.mark.parametrize("case", ["beside", "beside-function"])
+def test_ended_work_beside_makes_no_copy_wait(run, case, preload, expected):
+    done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, expected), (done.stdout, done.stderr)
 
 

@@ -150,8 +150,12 @@ static CUresult query_in(struct round *round, const struct question *question)
     if (!is_listed(question)) {
         result = CUDA_ERROR_INVALID_HANDLE;
     } else if (may_ask(round->table)) {
+        struct gf_visible *const visible = question->slot ? &question->slot->visible : NULL;
+        const uint32_t made = visible ? gf_load_acquire(&visible->made) : 0;
         round->ret->questions++;
         result = query_driver(round->cuda, question);
+        if (visible && result == CUDA_SUCCESS) /* later copies need not wait for these results */
+            gf_store_release(&visible->seen, made);
         if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_CAPTURED_EVENT)
             has_met_capture = true;
         round->ret->refused += result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY;

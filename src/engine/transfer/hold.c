@@ -620,7 +620,7 @@ bool gf_visible_is_pending(CUstream stream, CUcontext context, struct gf_visible
     if (!ret->of)
         return true;
     ret->made = gf_load_acquire(&ret->of->made);
-    pending |= ret->made != gf_load_relaxed(&ret->of->seen);
+    pending |= ret->made != gf_load_acquire(&ret->of->seen);
     if (gf_load_relaxed(&ret->of->context) != (uintptr_t)context)
         ret->of = NULL;
     return pending;
