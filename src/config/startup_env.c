@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/parse.h"
+#include "base/symbols.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -125,12 +126,15 @@ static void record_state(void)
 static GF_COLD void record_once(void)
 {
     gf_keep_errno();
+    /* A handler that interrupted this thread, and called a hook, would wait here for ever. */
+    const uint64_t signals = gf_symbols_block_signals();
     int expected = unrecorded;
 
     if (gf_cas_acquire(&state, &expected, recording)) {
         record_state();
         gf_store_release(&state, recorded);
     }
+    gf_symbols_unblock_signals(signals);
     while (gf_load_acquire(&state) != recorded)
         sched_yield();
 }

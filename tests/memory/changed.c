@@ -3,7 +3,7 @@
  * changed KIND: the program changes the pages of large blocks, or what it may do with them. Each case prints a line that
  * ends with "ok", or stops the program.
  *
- *   first       programs whose first malloc is interrupted by a handler that forks
+ *   first       programs whose first hook or malloc is interrupted by a handler that calls a hook and forks
  *   replaced    the program maps a file over a block, or over a part of it, and frees the block: the file keeps its bytes
  *   holes       a child lacks large blocks (MADV_DONTFORK), and allocates at their addresses
  *   shrinks     blocks that become a quarter smaller return this quarter
@@ -39,20 +39,22 @@ static volatile int bad;
 static void on_signal(int number)
 {
     int status = 1;
-    const pid_t pid = fork();
     (void)number;
+    bad += mlock(NULL, 0) != 0;
+    const pid_t pid = fork();
     if (pid == 0)
         _exit(0);
     if (pid > 0 && (waitpid(pid, &status, 0) != pid || status))
         bad++;
 }
 
-/* In a new process: a handler that forks interrupts the first malloc, or comes soon before or after it. */
+/* In a new process: the handler interrupts the first hook or malloc, or comes soon before or after it. */
 static void be_first(const char *delay)
 {
     const struct itimerval when = {{0, 0}, {0, atoi(delay)}};
     signal(SIGALRM, on_signal);
     setitimer(ITIMER_REAL, &when, NULL);
+    munmap(NULL, 0);
     free(malloc(100));
     for (volatile int i = 0; i < 400000; i++)
         ;
@@ -76,7 +78,7 @@ static void first(void)
             need(waited < 10000, "the process ends");
             usleep(1000);
         }
-        need(status == 0, "the first malloc");
+        need(status == 0, "the first hook and malloc");
     }
     passed("first");
 }
