@@ -5,6 +5,7 @@
  *
  *   first       programs whose first hook or malloc is interrupted by a handler that calls a hook and forks
  *   replaced    the program maps a file over a block, or over a part of it, and frees the block: the file keeps its bytes
+ *   grown       blocks over which the program maps a file or shared memory, or that it protects, become larger
  *   holes       a child lacks large blocks (MADV_DONTFORK), and allocates at their addresses
  *   shrinks     blocks that become a quarter smaller return this quarter
  *   filter      after a filter that kills the process for mremap and mprotect, malloc and free work
@@ -111,6 +112,62 @@ static void replaced(void)
         replace_part(0, PAGE);
     }
     passed("replaced");
+}
+
+static void change_whole(char *block, size_t size, int file, int way)
+{
+    const int all = PROT_READ | PROT_WRITE, over = MAP_FIXED | MAP_SHARED;
+    switch (way) {
+    case 0:
+        need(mmap(block, size, all, over, file, 0) == block, "shared file");
+        break;
+    case 1:
+        need(mmap(block, size, all, MAP_FIXED | MAP_PRIVATE, file, 0) == block, "private file");
+        break;
+    case 2:
+        need(mmap(block, size, all, over | MAP_ANONYMOUS, -1, 0) == block, "shared memory");
+        break;
+    case 3:
+        need(mprotect(block, size, PROT_READ) == 0, "mprotect");
+        break;
+    default:
+        need(madvise(block, size, way == 4 ? MADV_DONTFORK : MADV_WIPEONFORK) == 0, "madvise");
+    }
+}
+
+static void grow_changed(int way, size_t size)
+{
+    char path[] = "/tmp/edges-XXXXXX", *block, byte = 7;
+    const int file = mkstemp(path);
+    int status = 1;
+    need(file >= 0 && unlink(path) == 0 && ftruncate(file, 8 * MIB) == 0, "a file");
+    need(posix_memalign((void **)&block, PAGE, 8 * MIB) == 0, "an aligned block");
+    char *const behind = touched(8 * MIB);
+    block[5 * MIB] = way < 3 ? 0 : 7;
+    change_whole(block, 8 * MIB, file, way);
+    if (way < 3)
+        block[5 * MIB] = 7;
+    block = realloc(block, size);
+    need(block && block[5 * MIB] == 7, "the block's bytes");
+    memset(block, 9, size);
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(block[MIB] != 9 || block[size - 1] != 9);
+    need(waitpid(pid, &status, 0) == pid && status == 0, "the child has the block");
+    need(pread(file, &byte, 1, MIB) == 1 && byte == 0, "the file keeps its bytes");
+    free(block);
+    free(behind);
+    close(file);
+}
+
+static void grown(void)
+{
+    mallopt(M_MMAP_THRESHOLD, MIB); /* so that glibc maps each of the blocks */
+    for (int way = 0; way < 6; way++) {
+        grow_changed(way, 9 * MIB);
+        grow_changed(way, 40 * MIB);
+    }
+    passed("grown");
 }
 
 #define HOLES 40
@@ -398,6 +455,7 @@ static const struct {
     void (*run)(void);
 } kinds[] = {{"first", first},
              {"replaced", replaced},
+             {"grown", grown},
              {"holes", holes},
              {"shrinks", shrinks},
              {"filter", filter},

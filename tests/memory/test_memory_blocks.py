@@ -8,7 +8,8 @@ from memorykit import LIBRARY, PROCESSES, finish, scaled, start
 SECONDS = scaled(120, 1)
 EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vfork", "locked", "info", "signals"]
 IN_ENGINE = ["parts", "zero", "forks", "registered"]
-CHANGED = ["first", "replaced", "holes", "shrinks", "lowered", "sparse", "crowded", "cut", "no_handlers", "filter", "low", "relocked"]
+CHANGED = ["first", "replaced", "grown", "holes", "shrinks", "lowered", "sparse", "crowded", "cut", "no_handlers", "filter", "low",
+           "relocked"]
 CHANGED_IN_ENGINE = ["replaced", "holes", "shrinks", "filter", "small_pages", "refused", "bound"]
 
 

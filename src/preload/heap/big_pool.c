@@ -89,10 +89,61 @@ void gf_big_mapped(uintptr_t start, size_t size)
     gf_slowpath_end(&mark, gf_slowpath_map, 0);
 }
 
-/* The new pages have the memory policy of the old ones, because they are in the same mapping. */
+/*
+ * Whether the program has mapped a file or shared memory over a part of the range. The kernel refuses
+ * MADV_WIPEONFORK for such a part, but not the advice that revokes it (Linux 4.14). If the process has
+ * too many mappings to split one, the kernel does not look; MADV_FREE splits none.
+ */
+static bool is_foreign(uintptr_t start, size_t size)
+{
+    const bool refused = syscall(SYS_madvise, start, size, MADV_WIPEONFORK) == -1 &&
+                         (errno == EINVAL || syscall(SYS_madvise, start, size, MADV_FREE) == -1);
+
+    return syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0 && refused;
+}
+
+/* Undoes what the program may have set for these pages. Returns false if they cannot be writable. */
+static bool restore(uintptr_t start, size_t size)
+{
+    const bool writable = syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) == 0;
+
+    syscall(SYS_madvise, start, size, MADV_DOFORK);
+    syscall(SYS_madvise, start, size, MADV_DODUMP);
+    return writable;
+}
+
+/*
+ * Grown memory is of the block's mapping. If the program has mapped a file or shared memory over the whole block, the
+ * new pages lie beyond its end, and the block is copied, as in glibc. MADV_FREE, which such memory refuses,
+ * changes no new page.
+ */
+static void replace_foreign(uintptr_t start, size_t before, size_t after)
+{
+    const uintptr_t more = start + before;
+
+    if (syscall(SYS_madvise, more, after - before, MADV_FREE) == 0 ||
+        !is_foreign(more, after - before))
+        return;
+    const uintptr_t copy = map(0, after, PROT_READ | PROT_WRITE, 0);
+    if (!copy)
+        return;
+    memcpy((void *)copy, (const void *)start, before);
+    gf_monitored_mremap((void *)copy, after, after, (void *)start);
+    gf_mappings_apply_policy((void *)start, after);
+}
+
+/*
+ * The new pages have the memory policy of the old ones, because they are in the same mapping. A filter of the
+ * program's (os/permit.h) may forbid the other calls.
+ */
 static void grown(uintptr_t start, size_t before, size_t after)
 {
     gf_mappings_add(start, after);
+    if (!gf_permit_sealed()) {
+        restore(start, after);
+        syscall(SYS_madvise, start, after, MADV_KEEPONFORK);
+        replace_foreign(start, before, after);
+    }
     gf_huge_grown((void *)start, before, after);
 }
 
@@ -141,6 +192,7 @@ uintptr_t gf_big_move_anywhere(uintptr_t start, size_t before, size_t after)
         const uintptr_t at = (uintptr_t)moved;
         to = (at + GF_HUGE_PAGE - 1) & ~(GF_HUGE_PAGE - 1);
         if (to > at) {
+            syscall(SYS_mprotect, at, size, PROT_READ | PROT_WRITE);
             memmove((void *)to, moved, before);
             gf_big_unmap_new(at, to - at);
         }
@@ -158,27 +210,12 @@ static bool is_locked(uintptr_t start, size_t size)
            syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 && errno == EBUSY;
 }
 
-/*
- * Whether the program has mapped a file or shared memory over a part of the range. The kernel refuses
- * MADV_WIPEONFORK for such a part, but not the advice that revokes it (Linux 4.14). If the process has
- * too many mappings to split one, the kernel does not look; MADV_FREE splits none.
- */
-static bool is_foreign(uintptr_t start, size_t size)
-{
-    const bool refused = syscall(SYS_madvise, start, size, MADV_WIPEONFORK) == -1 &&
-                         (errno == EINVAL || syscall(SYS_madvise, start, size, MADV_FREE) == -1);
-
-    return syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0 && refused;
-}
-
 /* The program's filter (os/permit.h) may forbid these calls, so a sealed process keeps nothing. */
 bool gf_big_renew(uintptr_t start, size_t size)
 {
     if (gf_permit_sealed() || is_locked(start, size) || is_foreign(start, size) ||
-        syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
+        !restore(start, size))
         return false;
-    syscall(SYS_madvise, start, size, MADV_DOFORK);
-    syscall(SYS_madvise, start, size, MADV_DODUMP);
     if (gf_presence_allowed())
         gf_mappings_renew_policy((void *)start, size);
     return true;
