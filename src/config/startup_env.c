@@ -84,15 +84,35 @@ static bool is_kept_out(const char *names)
     return false;
 }
 
-/* Whether `gpufeed run` has become this process. */
-static bool is_run(char *const *envp, pid_t pid)
+/* Returns "" if the variable is not set. */
+static const char *value_of(const char *name)
 {
-    static const char start[] = GF_NAME_RUN "=";
-    uint64_t run;
+    const size_t length = strlen(name);
 
-    for (; envp && *envp; envp++)
-        if (strncmp(*envp, start, sizeof(start) - 1) == 0)
-            return gf_parse_u64(*envp + sizeof(start) - 1, &run) == 0 && run == (uint64_t)pid;
+    for (char *const *envp = startup.envp; envp && *envp; envp++)
+        if (strncmp(*envp, name, length) == 0 && (*envp)[length] == '=')
+            return *envp + length + 1;
+    return "";
+}
+
+/* Whether `gpufeed run` has become this process. */
+static bool is_run(void)
+{
+    uint64_t run;
+    return gf_parse_u64(value_of(GF_NAME_RUN), &run) == 0 && run == (uint64_t)startup.pid;
+}
+
+static bool searches_here(void)
+{
+    const char *path = value_of("LD_LIBRARY_PATH");
+
+    while (*path) {
+        if (*path != '/')
+            return true;
+        path += strcspn(path, ":;");
+        if (*path && !*++path)
+            return true;
+    }
     return false;
 }
 
@@ -115,7 +135,9 @@ static void record_state(void)
     /* A setuid program, for example, must not obey its user's environment. */
     const bool secure = getauxval(AT_SECURE) != 0;
     gf_options_load(&options, secure ? NULL : startup.envp);
-    startup.run = !secure && is_run(startup.envp, startup.pid);
+    startup.run = !secure && is_run();
+    startup.valgrind = strstr(value_of("LD_PRELOAD"), "/vgpreload_");
+    startup.searches_here = searches_here();
     make_absolute(options.report);
     make_absolute(options.log);
     make_absolute(options.metrics);

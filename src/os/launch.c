@@ -7,7 +7,7 @@
 
 #include <strings.h>
 
-const char *const gf_launch_job_variables[] = {
+const char *const gf_launch_job_variables[GF_LAUNCH_JOB_VARIABLES + 1] = {
     "SLURM_JOB_ID",        "SLURM_STEP_ID",           "PBS_JOBID",          "LSB_JOBID", "JOB_ID",
     "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid", "KUBERNETES_POD_UID", "POD_NAME",  NULL,
 };

@@ -279,25 +279,15 @@ void gf_own_table_in_child(void)
     gf_store_relaxed(&is_forked, true);
 }
 
-/* valgrind ends the program at a clone with other flags than those of pthread_create. */
-static enum gf_probed find_valgrind(void)
-{
-    static const char start[] = "LD_PRELOAD=";
-
-    for (char *const *envp = gf_startup_env()->envp; envp && *envp; envp++)
-        if (strncmp(*envp, start, sizeof(start) - 1) == 0 && strstr(*envp, "/vgpreload_"))
-            return gf_probed_yes;
-    return gf_probed_no;
-}
-
+/*
+ * libc's flag stays false in the child of a process with several threads. valgrind ends the program at a clone with
+ * other flags than those of pthread_create.
+ */
 bool gf_own_table_is_own(void)
 {
-    static _Atomic unsigned char valgrind;
-
-    /* libc's flag stays false in the child of a process with several threads. */
     return table != table_shared || __libc_single_threaded ||
            (gf_load_relaxed(&is_forked) && !gf_permit_sealed() && gf_thread_is_only_one()) ||
-           gf_probe(&valgrind, find_valgrind);
+           gf_startup_env()->valgrind;
 }
 
 bool gf_own_table_on_short_thread(void)

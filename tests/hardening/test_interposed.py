@@ -177,3 +177,33 @@ def test_syscall_that_reads_eight_arguments(run, compile_c, first):
         """, name="initializes")
     order = [PRELOAD, other] if first == "library" else [other, PRELOAD]
     run.alike(program, LD_LIBRARY_PATH=SIM_DIR, LD_PRELOAD=":".join(map(str, order)), without={"LD_PRELOAD": str(other)})
+
+
+FREED_STRING = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(void)
+{
+    void *const wanted = (void *)0x10000000000; /* nothing else is mapped there later */
+    char *const text = mmap(wanted, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int (*init)(unsigned);
+    strcpy(text, "TZ=UTC");
+    putenv(text);              /* replaces the string in the list that the program started with */
+    setenv("ANOTHER", "1", 1); /* libc copies the list */
+    unsetenv("TZ");
+    munmap(text, 4096);
+    *(void **)&init = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+    printf("%d %s\n", init(0), getenv("ANOTHER"));
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_string_that_left_the_environment(run, compile_c, tmp_path, log):
+    """A program may free a string of its environment once it has removed it. The library reads the list of the start
+    only at the first malloc."""
+    run.alike(compile_c(FREED_STRING), sim=True, TZ="CET", **({"GPUFEED_LOG": tmp_path / "log"} if log else {}))

@@ -271,21 +271,6 @@ static bool find_engine_beside(char *ret, size_t size)
            syscall(SYS_faccessat, AT_FDCWD, ret, F_OK) == 0;
 }
 
-/* Whether LD_LIBRARY_PATH names the working directory or a folder below it, perhaps by "". */
-static bool searches_working_directory(void)
-{
-    const char *path = gf_launch_variable(gf_startup_env()->envp, "LD_LIBRARY_PATH");
-
-    while (path && *path) {
-        if (*path != '/')
-            return true;
-        path += strcspn(path, ":;");
-        if (*path && !*++path)
-            return true;
-    }
-    return false;
-}
-
 /*
  * Opens the engine beside this library. In a build tree it is in another folder, and libc searches
  * LD_LIBRARY_PATH and the RUNPATH of this library, which therefore calls libc's dlopen itself. It
@@ -297,7 +282,7 @@ static void *open_engine(void)
 
     if (find_engine_beside(path, sizeof(path)))
         return open_library(path);
-    if (searches_working_directory()) {
+    if (gf_startup_env()->searches_here) {
         gf_warn(OFF "LD_LIBRARY_PATH names the working directory, and " GF_ENGINE_FILE
                     " is not beside libgpufeed.so");
         return NULL;

@@ -75,7 +75,8 @@ static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own
 static struct gf_line_slots *_Atomic current = &own;
 static bool opened;
 static const char *version;
-static char *const *environment;
+/* Values of gf_launch_job_variables. The program may free other strings of the list (startup_env.h). */
+static const char *job[GF_LAUNCH_JOB_VARIABLES];
 static struct gf_rank rank;
 /*
  * Id of the process for which the file path and the header are set; the negated id while a thread
@@ -93,7 +94,8 @@ void gf_journal_open(const char *path_pattern, char *const *envp, const char *ow
         return;
     opened = true;
     version = own_version;
-    environment = envp;
+    for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++)
+        job[i] = gf_launch_variable(envp, gf_launch_job_variables[i]);
     gf_store_relaxed(&owner, getpid());
     gf_fork_mark_set();
     gf_launch_rank(envp, &rank);
@@ -188,7 +190,7 @@ static void put_header(uint64_t now)
         return;
     }
     line->header = true;
-    gf_log_header_put(&line->json, environment, &rank, version);
+    gf_log_header_put(&line->json, job, &rank, version);
     gf_journal_end(line);
 }
 

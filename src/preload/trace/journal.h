@@ -18,8 +18,8 @@
 
 /*
  * Called once. path_pattern may contain %p, %h and %r; if it is empty, there is no log. envp: the
- * process's environment at its start. All three arguments must stay valid for the life of the
- * process.
+ * process's environment at its start. path_pattern, own_version and the values of gf_launch_job_variables must stay valid
+ * for the life of the process.
  */
 void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version);
 bool gf_journal_wanted(void);

@@ -105,19 +105,15 @@ const char *gf_log_header_program(void)
     return program;
 }
 
-static void put_job(struct gf_json *json, char *const *envp)
+static void put_job(struct gf_json *json, const char *const *job)
 {
-    const char *const *names = gf_launch_job_variables;
-
     gf_json_object(json, "job");
-    for (size_t i = 0; names[i]; i++) {
-        const char *value = gf_launch_variable(envp, names[i]);
-        if (value && strlen(value) < 256)
-            gf_json_text(json, names[i], value);
-    }
+    for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++)
+        if (job[i] && strlen(job[i]) < 256)
+            gf_json_text(json, gf_launch_job_variables[i], job[i]);
 }
 
-void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_rank *rank,
+void gf_log_header_put(struct gf_json *json, const char *const *job, const struct gf_rank *rank,
                        const char *version)
 {
     struct utsname host;
@@ -131,6 +127,6 @@ void gf_log_header_put(struct gf_json *json, char *const *envp, const struct gf_
     gf_json_int(json, "local_rank", rank->local_rank);
     gf_json_text(json, "host", uname(&host) == 0 ? host.nodename : NULL);
     gf_json_text(json, "container", gf_container_id(container) ? container : NULL);
-    put_job(json, envp);
+    put_job(json, job);
     gf_json_size(json, "stall_us", gf_slowpath_threshold() / 1000);
 }

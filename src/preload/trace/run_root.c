@@ -17,7 +17,7 @@ void gf_messages_start(void)
     struct gf_rank rank;
     char name[32];
 
-    gf_launch_rank(startup->envp, &rank);
+    gf_launch_rank(environ, &rank);
     gf_launch_name(&rank, name, sizeof(name));
     if (*name)
         gf_log_set_process(name);
