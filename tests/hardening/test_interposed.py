@@ -207,3 +207,48 @@ def test_string_that_left_the_environment(run, compile_c, tmp_path, log):
     """A program may free a string of its environment once it has removed it. The library reads the list of the start
     only at the first malloc."""
     run.alike(compile_c(FREED_STRING), sim=True, TZ="CET", **({"GPUFEED_LOG": tmp_path / "log"} if log else {}))
+
+
+SETS_AFTER_INIT = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+static long ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+int main(void)
+{
+    static char values[4096][8];
+    char name[16];
+    int (*init)(unsigned), lost = 0;
+    *(void **)&init = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+    for (int i = 0; i < 4096; i++) {
+        snprintf(values[i], sizeof(values[i]), "%d", i);
+        setenv("VALUE", values[i], 1);
+    }
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof(name), "V%d", i);
+        setenv(name, "", 1);
+    }
+    lost += init(0) != 0;
+    const long end = ms() + 60;
+    for (int i = 0; i % 256 || ms() < end; i++) {
+        setenv("VALUE", values[i % 4096], 1);
+        lost += strcmp(getenv("VALUE"), values[i % 4096]) != 0;
+    }
+    printf("%d lost\n", lost);
+    return 0;
+}
+"""
+
+
+def test_setenv_after_init(run, compile_c):
+    """The library, which adds a variable for child processes, does not do so beside the thread that called cuInit."""
+    program = compile_c(SETS_AFTER_INIT)
+    for _ in range(5):
+        run.alike(program, sim=True)

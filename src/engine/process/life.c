@@ -142,6 +142,9 @@ static void on_joined(void)
         on_device_seen(device, gf_sighting_current, 0);
     gf_thread_binding_settle(true);
     gf_start_options_openmp();
+    /* Not on the library's thread, which would replace the environment while the program's threads change it. */
+    if (gf_process.preload->heap->watch_retained && gf_process.preload->options->mode == gf_mode_on)
+        gf_hint_publish_engine(gf_process.pid);
     gf_process.preload->each_hook(note_allocation, &allocated);
     gf_transfer_joined(allocated);
 }

@@ -119,7 +119,6 @@ static void gf_memory_watch_start(void)
         struct gf_reclaim_reading now;
         read_memory_files(&now);
         heap->watch_retained(wake_up, now.headroom.bytes);
-        gf_hint_publish_engine(gf_process.pid);
     } else {
         memory_watch.next_ns = UINT64_MAX;
     }
