@@ -36,9 +36,14 @@ static int read_nodes(const char *root, struct gf_machine *machine)
 
     if (error)
         return -ENOENT;
-    machine->nodes = calloc(gf_set_count(&online), sizeof(*machine->nodes));
-    if (!machine->nodes)
+    struct gf_node *nodes = calloc(gf_set_count(&online), sizeof(*nodes));
+    if (!nodes || gf_set_empty(&online)) {
+        free(nodes);
         return gf_set_empty(&online) ? -ENOENT : -ENOMEM;
+    }
+    free(machine->nodes);
+    machine->nodes = nodes;
+    machine->node_count = 0;
     for (int id = gf_set_next(&online, 0); id >= 0; id = gf_set_next(&online, (unsigned)id + 1))
         read_node(root, (unsigned)id, &machine->online, &machine->nodes[machine->node_count++]);
     return 0;
@@ -66,7 +71,7 @@ static bool read_distances_of(const char *root, const struct gf_machine *machine
 static int read_distances(const char *root, struct gf_machine *machine)
 {
     const size_t n = machine->node_count;
-    unsigned *distances = calloc(n * n, sizeof(*distances));
+    unsigned *distances = calloc(gf_max(n * n, (size_t)1), sizeof(*distances));
 
     if (!distances)
         return -ENOMEM;
@@ -119,21 +124,17 @@ static void find_gpu_memory(const char *root, struct gf_machine *machine)
     }
 }
 
-static int fill_machine(const char *recorded, struct hwloc_topology *topology,
-                        struct gf_machine *machine)
+static int fill_machine(const char *recorded, struct gf_machine *machine)
 {
     const char *root = recorded ? recorded : "";
-    int error;
+    int error = gf_topology_read(recorded, machine);
 
-    machine->recorded = *root != '\0';
-    if (gf_procfs_set(&machine->online, root, "sys/devices/system/cpu/online"))
-        gf_topology_online(topology, &machine->online);
-    if ((error = gf_topology_cores(topology, machine)))
+    if (error)
         return error;
+    machine->recorded = *root != '\0';
+    gf_procfs_set(&machine->online, root, "sys/devices/system/cpu/online");
     error = read_nodes(root, machine);
-    if (error == -ENOENT)
-        error = gf_topology_nodes(topology, machine);
-    if (error || (error = read_distances(root, machine)))
+    if ((error && error != -ENOENT) || (error = read_distances(root, machine)))
         return error;
     describe_nodes(machine);
     if (!(error = gf_pci_gpus(root, machine)))
@@ -143,16 +144,9 @@ static int fill_machine(const char *recorded, struct hwloc_topology *topology,
 
 int gf_machine_load(const char *recorded, struct gf_machine **ret)
 {
-    struct hwloc_topology *topology;
     struct gf_machine *machine = calloc(1, sizeof(*machine));
+    const int error = machine ? fill_machine(recorded, machine) : -ENOMEM;
 
-    if (!machine)
-        return -ENOMEM;
-    int error = gf_topology_open(recorded, &topology);
-    if (!error) {
-        error = fill_machine(recorded, topology, machine);
-        gf_topology_close(topology);
-    }
     if (error) {
         gf_machine_free(machine);
         return error;
@@ -220,19 +214,14 @@ static int record_system(const char *folder, const struct gf_machine *machine)
 
 static int record_topology(const char *folder)
 {
-    struct hwloc_topology *topology;
     char *text;
     size_t length;
-    int error = gf_topology_open(NULL, &topology);
+    int error = gf_topology_export(&text, &length);
 
     if (error)
         return error;
-    error = gf_topology_export(topology, &text, &length);
-    if (!error) {
-        error = gf_record_text(folder, "topology.xml", text, length);
-        free(text);
-    }
-    gf_topology_close(topology);
+    error = gf_record_text(folder, "topology.xml", text, length);
+    free(text);
     return error;
 }
 

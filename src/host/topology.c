@@ -12,6 +12,7 @@
 
 #include <hwloc.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static bool begins_count(const char *text, const char *at)
 {
@@ -32,6 +33,17 @@ static bool begins_size(const char *text, const char *at)
     return (size_t)(at - text) <= length || strncmp(at - 1 - length, key, length) != 0;
 }
 
+/* Whether hwloc fails an assertion: at levels of memory caches, and at orders of indexes by types. */
+static bool begins_assertion(const char *at, unsigned depth)
+{
+    static const char key[] = "indexes=";
+    const char *const value = at + sizeof(key) - 1;
+
+    return depth ? strncmp(at, key, sizeof(key) - 1) == 0 &&
+                       strspn(value, "0123456789,*:") != strcspn(value, " )")
+                 : strncasecmp(at, "mem", strlen("mem")) == 0;
+}
+
 /*
  * Whether the description has at most `most` objects and no index above `most`. The number of objects
  * is the product of the counts of all levels. For example, "Package:2 [NUMANode(memory=8GB)] Core:4
@@ -46,7 +58,8 @@ static bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
     for (const char *at = text; *at; at++) {
         depth += *at == '(';
         depth -= *at == ')' && depth;
-        if ((*at == '-' || *at == '+') && at[1] >= '0' && at[1] <= '9')
+        if (((*at == '-' || *at == '+') && at[1] >= '0' && at[1] <= '9') ||
+            begins_assertion(at, depth))
             return false;
         if (*at < '0' || *at > '9')
             continue;
@@ -64,152 +77,197 @@ static bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
 }
 
 /*
- * Checks hwloc's XML before hwloc reads it. hwloc itself accepts invalid XML: it stores NULL for a
- * missing set, and ignores the attributes of a tag after the first malformed one. It aborts the
- * process if a set begins with a comma, and allocates sets whose size grows with the largest
- * number.
+ * Reads hwloc's XML. hwloc itself must not: it accepts invalid XML, and fails assertions or dereferences NULL if
+ * objects are nested as no machine's are.
  */
 
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
 
-struct attribute {
-    const char *name, *value;
-    size_t name_length, value_length;
+/* A value of an attribute; it ends with a quote. NULL without such an attribute. */
+struct object {
+    const char *type, *cpuset, *os_index, *local_memory;
 };
 
-enum sets {
-    no_sets,
-    cpuset = 1,
-    complete_cpuset = 2,
-    nodeset = 4,
-    complete_nodeset = 8,
-    all_sets = 15
-};
-
-static bool is_text(const char *text, size_t length, const char *expected)
+/* Returns where the value of an attribute is stored; *ret_other if the attribute has no use. */
+static const char **find_value(struct object *object, const char *name, size_t length,
+                               const char **ret_other)
 {
-    return strlen(expected) == length && strncmp(text, expected, length) == 0;
+    const struct {
+        const char *name, **value;
+    } used[] = {{"type", &object->type},
+                {"cpuset", &object->cpuset},
+                {"os_index", &object->os_index},
+                {"local_memory", &object->local_memory}};
+
+    *ret_other = NULL;
+    for (size_t i = 0; i < GF_ARRAY_LEN(used); i++)
+        if (strlen(used[i].name) == length && strncmp(name, used[i].name, length) == 0)
+            return used[i].value;
+    return ret_other;
 }
 
 /*
- * Reads an attribute, name="value", at *at, and moves *at to the end of the attribute. Returns
- * false if there is no well-formed attribute at *at, for example at the end of the tag.
+ * Reads the attributes, name="value", from `at` to `end`, the end of the tag. Returns false if one is not
+ * well-formed, or is repeated.
  */
-static bool next_attribute(const char **at, const char *end, struct attribute *ret)
+static bool read_attributes(const char *at, const char *end, struct object *ret, bool *ret_closed)
 {
-    const char *from = *at + strspn(*at, " \t\n");
+    const char *other;
 
-    ret->name = from;
-    ret->name_length = strspn(from, NAME_LETTERS);
-    ret->value = from + ret->name_length + strlen("=\"");
-    if (from == *at || !ret->name_length || ret->value >= end ||
-        strncmp(from + ret->name_length, "=\"", 2) != 0)
-        return false;
-    const char *quote = memchr(ret->value, '"', (size_t)(end - ret->value));
-    if (!quote)
-        return false;
-    ret->value_length = (size_t)(quote - ret->value);
-    *at = quote + 1;
-    return true;
-}
-
-/*
- * Whether the value is a set such as "0x00000003" or "0x1,0xffffffff". Returns false for "0xf...f",
- * which means an infinite set.
- */
-static bool is_set(const char *value, size_t length)
-{
-    return length > 2 && strncmp(value, "0x", 2) == 0 &&
-           strspn(value, "0123456789abcdefx,") >= length;
-}
-
-static enum sets set_of(const struct attribute *attribute)
-{
-    static const char *const names[] = {"cpuset", "complete_cpuset", "nodeset", "complete_nodeset"};
-
-    for (unsigned i = 0; i < GF_ARRAY_LEN(names); i++)
-        if (is_text(attribute->name, attribute->name_length, names[i]))
-            return (enum sets)(1U << i);
-    return no_sets;
-}
-
-static bool ends_with(const struct attribute *attribute, const char *ending)
-{
-    const size_t length = strlen(ending);
-    return attribute->name_length >= length &&
-           strncmp(attribute->name + attribute->name_length - length, ending, length) == 0;
-}
-
-static bool is_attribute_sound(const struct attribute *attribute, uint64_t most)
-{
-    const char *value = attribute->value;
-
-    if (ends_with(attribute, "cpuset") || ends_with(attribute, "nodeset"))
-        return is_set(value, attribute->value_length);
-    /* For a matrix, hwloc allocates nbobjs * nbobjs in 32 bits. Before 2.8, it has no flag to ignore it. */
-    return (!is_text(attribute->name, attribute->name_length, "os_index") &&
-            !is_text(attribute->name, attribute->name_length, "nbobjs")) ||
-           (*value >= '0' && *value <= '9' && strtoull(value, NULL, 10) <= most);
-}
-
-/*
- * Whether the attribute is the type of an object that describes a device. Such an object has no
- * sets of CPUs or nodes.
- */
-static bool is_device(const struct attribute *attribute)
-{
-    static const char *const types[] = {"Bridge", "PCIDev", "OSDev", "Misc"};
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(types); i++)
-        if (is_text(attribute->name, attribute->name_length, "type") &&
-            is_text(attribute->value, attribute->value_length, types[i]))
+    *ret = (struct object){0};
+    for (;;) {
+        const char *name = at + strspn(at, " \t\n");
+        const size_t length = strspn(name, NAME_LETTERS);
+        const char *value = name + length + strlen("=\"");
+        *ret_closed = *name == '/';
+        if (name + *ret_closed == end)
             return true;
-    return false;
+        if (name == at || !length || value >= end || strncmp(name + length, "=\"", 2) != 0)
+            return false;
+        const char **place = find_value(ret, name, length, &other);
+        const char *quote = memchr(value, '"', (size_t)(end - value));
+        if (!quote || *place)
+            return false;
+        *place = value;
+        at = quote + 1;
+    }
 }
 
-/* Checks the attributes of a tag. at: the first character after the tag's name. */
-static bool is_tag_sound(const char *at, const char *end, bool is_object, uint64_t most)
+/* Reads a set such as "0x00000001,,0x000000ff": words of 32 bits, the highest first. */
+static bool read_set(const char *at, struct gf_cpus *ret)
 {
-    struct attribute attribute;
-    unsigned sets = 0;
-    bool device = false;
+    const char *const end = at ? strchr(at, '"') : NULL;
+    size_t word = 0;
 
-    while (next_attribute(&at, end, &attribute)) {
-        const unsigned set = set_of(&attribute);
-        if (!is_attribute_sound(&attribute, most) || (sets & set))
+    *ret = (struct gf_cpus){0};
+    for (const char *comma = at; comma && comma < end; comma++)
+        word += *comma == ',';
+    for (; at && at <= end; at++, word--) {
+        char *rest = (char *)(uintptr_t)at;
+        const unsigned long bits = *at == ',' || at == end ? 0 : strtoul(at, &rest, 16);
+        if (bits > UINT32_MAX || (*rest != ',' && *rest != '"'))
             return false;
-        sets |= set;
-        device |= is_device(&attribute);
+        if (word < GF_CPUS_MAX / 32)
+            ret->word[word / 2] |= (uint64_t)bits << word % 2 * 32;
+        at = rest;
     }
-    at += strspn(at, " \t\n");
-    return at + (*at == '/') == end && (!is_object || device || sets == all_sets);
+    return end;
 }
 
-/* hwloc's time grows with the square. A machine with 1024 CPUs has about 6000 objects. */
-#define OBJECTS_MOST 16384
-
-/*
- * Whether all attributes are well-formed, each object has each of hwloc's sets once, no number is
- * above `most`, and the objects are not too many. The text need not be valid XML. May be called on
- * any thread.
- */
-static bool gf_topology_xml_is_sound(const char *text, uint64_t most)
+static bool is_type(const struct object *object, const char *type)
 {
-    unsigned objects = 0;
-    const char *end = text; /* of tags before it: searched once for all of them */
+    const size_t length = strlen(type);
+    return object->type && strncmp(object->type, type, length) == 0 && object->type[length] == '"';
+}
 
-    for (const char *tag = text; (tag = strchr(tag, '<')); tag++) {
-        const size_t length = strspn(tag + 1, NAME_LETTERS "0123456789");
-        if (end && end <= tag)
-            end = strchr(tag, '>');
-        if (length == 0)
-            continue; /* a tag such as "<?xml", "<!DOCTYPE" or "</object>" */
-        const bool is_object = is_text(tag + 1, length, "object");
-        objects += is_object;
-        if (!end || objects > OBJECTS_MOST || !is_tag_sound(tag + 1 + length, end, is_object, most))
-            return false;
+/* Where the text is read. */
+struct place {
+    int depth, package_depth; /* number of objects around */
+    int package, packages;    /* package: -1 outside of a package */
+    bool has_cores;
+    struct gf_nodes nodes;
+};
+
+static int add_xml_node(const struct object *object, struct place *place,
+                        struct gf_machine *machine)
+{
+    struct gf_node *node = &machine->nodes[machine->node_count];
+    const unsigned long id = object->os_index ? strtoul(object->os_index, NULL, 10) : GF_NODES_MAX;
+
+    if (id >= GF_NODES_MAX || gf_set_test(&place->nodes, (unsigned)id) ||
+        !read_set(object->cpuset, &node->cpus))
+        return -EINVAL;
+    gf_set_add(&place->nodes, (unsigned)id);
+    node->id = (unsigned)id;
+    node->memory_bytes = object->local_memory ? strtoull(object->local_memory, NULL, 10) : 0;
+    machine->node_count++;
+    return 0;
+}
+
+static int add_xml_core(const struct object *object, struct place *place,
+                        struct gf_machine *machine)
+{
+    const bool is_core = is_type(object, "Core");
+
+    if (is_core && !place->has_cores)
+        machine->core_count = 0; /* of CPUs without a core */
+    else if (!is_core && place->has_cores)
+        return 0;
+    place->has_cores = is_core;
+    machine->cores[machine->core_count].package = place->package;
+    return read_set(object->cpuset, &machine->cores[machine->core_count++].cpus) ? 0 : -EINVAL;
+}
+
+static int add_object(const struct object *object, struct place *place, struct gf_machine *machine)
+{
+    if (place->depth == 0)
+        return read_set(object->cpuset, &machine->online) ? 0 : -EINVAL;
+    if (is_type(object, "NUMANode"))
+        return add_xml_node(object, place, machine);
+    if (is_type(object, "Core") || is_type(object, "PU"))
+        return add_xml_core(object, place, machine);
+    if (is_type(object, "Package")) {
+        place->package = place->packages++;
+        place->package_depth = place->depth;
     }
-    return true;
+    return 0;
+}
+
+#define OBJECTS_MOST 16384 /* a machine with 1024 CPUs has about 6000 objects */
+#define OBJECT "<object"
+
+static int read_objects(const char *text, struct gf_machine *machine)
+{
+    struct place place = {.package = -1};
+    struct object object;
+    bool is_closed = false;
+    int error = 0;
+
+    for (const char *tag = text; !error && (tag = strchr(tag, '<')); tag++) {
+        if (strncmp(tag, OBJECT, strlen(OBJECT)) == 0) {
+            const char *end = strchr(tag, '>');
+            if (!end || !read_attributes(tag + strlen(OBJECT), end, &object, &is_closed))
+                return -EINVAL;
+            error = add_object(&object, &place, machine);
+            place.depth += !is_closed;
+            tag = end;
+        } else if (strncmp(tag, "</object>", strlen("</object>")) == 0 &&
+                   --place.depth <= place.package_depth) {
+            place.package = -1;
+        }
+    }
+    return error ? error : machine->core_count && machine->node_count ? 0 : -EINVAL;
+}
+
+static size_t count_objects(const char *text)
+{
+    size_t ret = 0;
+
+    for (; (text = strstr(text, OBJECT)); text++)
+        ret++;
+    return ret;
+}
+
+/* The largest XML that is read. The XML of a machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
+#define XML_MOST ((int)16 << 20)
+
+static int read_xml(const char *recorded, struct gf_machine *machine)
+{
+    char *text = malloc(XML_MOST);
+    int error = text ? gf_procfs_read(text, XML_MOST, recorded, "topology.xml") : -ENOMEM;
+
+    const size_t count = error < 0 ? 0 : count_objects(text);
+    if (error >= XML_MOST - 1)
+        error = -E2BIG;
+    if (error >= 0 && (!count || count > OBJECTS_MOST))
+        error = -EINVAL;
+    if (error >= 0) {
+        machine->cores = calloc(count, sizeof(*machine->cores));
+        machine->nodes = calloc(count, sizeof(*machine->nodes));
+        error = machine->cores && machine->nodes ? read_objects(text, machine) : -ENOMEM;
+    }
+    free(text);
+    return error;
 }
 
 /*
@@ -245,33 +303,6 @@ static int configure_topology(hwloc_topology_t topology)
     return 0;
 }
 
-/* The largest XML that is read. The XML of a machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
-#define XML_MOST ((int)16 << 20)
-
-/*
- * Passes to hwloc the text that was checked, not the path of the file, because the file may change
- * after the check.
- */
-static int set_xml(hwloc_topology_t topology, const char *recorded)
-{
-    char *text = malloc(XML_MOST);
-    int error = -ENOMEM;
-
-    if (!text)
-        return error;
-    const int length = gf_procfs_read(text, XML_MOST, recorded, "topology.xml");
-    if (length < 0)
-        error = length;
-    else if (length >= XML_MOST - 1)
-        error = -E2BIG;
-    else if (!gf_topology_xml_is_sound(text, GF_CPUS_MAX))
-        error = -EINVAL;
-    else
-        error = hwloc_topology_set_xmlbuffer(topology, text, length + 1) ? hwloc_error() : 0;
-    free(text);
-    return error;
-}
-
 static int choose_source(hwloc_topology_t topology, const char *recorded)
 {
     char description[8192];
@@ -284,8 +315,6 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
         hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
         return 0;
     }
-    if (gf_input_access_in(recorded, "topology.xml", R_OK))
-        return set_xml(topology, recorded);
     const int length = gf_procfs_read(description, sizeof(description), recorded, "topology.txt");
     if (length < 0)
         return length;
@@ -294,30 +323,20 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
     return hwloc_topology_set_synthetic(topology, description) ? hwloc_error() : 0;
 }
 
-int gf_topology_open(const char *recorded, struct hwloc_topology **ret)
+static int open_topology(const char *recorded, hwloc_topology_t *ret)
 {
-    hwloc_topology_t topology;
-
     gf_hwloc_env_set(environment);
     errno = 0;
-    if (hwloc_topology_init(&topology))
+    if (hwloc_topology_init(ret))
         return hwloc_error();
-    int error = choose_source(topology, recorded);
+    int error = choose_source(*ret, recorded);
     if (!error)
-        error = configure_topology(topology);
-    if (!error && hwloc_topology_load(topology))
+        error = configure_topology(*ret);
+    if (!error && hwloc_topology_load(*ret))
         error = hwloc_error();
-    if (error) {
-        hwloc_topology_destroy(topology);
-        return error;
-    }
-    *ret = topology;
-    return 0;
-}
-
-void gf_topology_close(struct hwloc_topology *topology)
-{
-    hwloc_topology_destroy(topology);
+    if (error)
+        hwloc_topology_destroy(*ret);
+    return error;
 }
 
 static void to_cpus(hwloc_const_bitmap_t bitmap, struct gf_cpus *ret)
@@ -330,15 +349,7 @@ static void to_cpus(hwloc_const_bitmap_t bitmap, struct gf_cpus *ret)
         gf_set_add(ret, (unsigned)bit);
 }
 
-void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret)
-{
-    to_cpus(hwloc_get_root_obj(topology)->cpuset, ret);
-}
-
-GF_COMPARATOR(by_first_cpu, struct gf_core,
-              gf_set_next(&one->cpus, 0) - gf_set_next(&other->cpus, 0))
-
-int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machine)
+static int read_cores(hwloc_topology_t topology, struct gf_machine *machine)
 {
     hwloc_obj_type_t type = HWLOC_OBJ_CORE;
     int count = hwloc_get_nbobjs_by_type(topology, type);
@@ -360,16 +371,12 @@ int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machin
         machine->cores[i].package = package ? (int)package->logical_index : -1;
     }
     machine->core_count = (size_t)count;
-    qsort(machine->cores, machine->core_count, sizeof(*machine->cores), by_first_cpu);
     return 0;
 }
 
-GF_COMPARATOR(by_id, struct gf_node, gf_order(one->id, other->id))
-
-int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machine)
+static int read_nodes(hwloc_topology_t topology, struct gf_machine *machine)
 {
     const int count = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
-    struct gf_cpus taken = {0};
 
     if (count <= 0)
         return -ENOENT;
@@ -379,36 +386,75 @@ int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machin
     for (int i = 0; i < count; i++) {
         const hwloc_obj_t object = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
         struct gf_node *node = &machine->nodes[i];
-        /* A damaged recording may lack the index, which is then UINT_MAX. */
         if (object->os_index >= GF_NODES_MAX)
             return -EINVAL;
         node->id = object->os_index;
         node->memory_bytes = object->attr->numanode.local_memory;
-        node->has_memory = node->memory_bytes > 0;
-        /*
-         * To a node without CPUs, hwloc assigns the CPUs of an earlier node. They are counted only
-         * for the earlier node.
-         */
         to_cpus(object->cpuset, &node->cpus);
+    }
+    machine->node_count = (size_t)count;
+    return 0;
+}
+
+GF_COMPARATOR(by_first_cpu, struct gf_core,
+              gf_set_next(&one->cpus, 0) - gf_set_next(&other->cpus, 0))
+GF_COMPARATOR(by_id, struct gf_node, gf_order(one->id, other->id))
+
+/*
+ * Sorts cores and nodes. To a node without CPUs, hwloc assigns the CPUs of an earlier node. They are counted
+ * only for the earlier node.
+ */
+static void put_in_order(struct gf_machine *machine)
+{
+    struct gf_cpus taken = {0};
+
+    qsort(machine->nodes, machine->node_count, sizeof(*machine->nodes), by_id);
+    qsort(machine->cores, machine->core_count, sizeof(*machine->cores), by_first_cpu);
+    for (size_t i = 0; i < machine->node_count; i++) {
+        struct gf_node *node = &machine->nodes[i];
+        node->has_memory = node->memory_bytes > 0;
         if (gf_set_meet(&node->cpus, &taken))
             node->cpus = (struct gf_cpus){0};
         gf_set_or(&taken, &taken, &node->cpus);
     }
-    machine->node_count = (size_t)count;
-    qsort(machine->nodes, machine->node_count, sizeof(*machine->nodes), by_id);
-    return 0;
 }
 
-int gf_topology_export(struct hwloc_topology *topology, char **ret, size_t *ret_length)
+int gf_topology_read(const char *recorded, struct gf_machine *ret)
 {
-    char *text;
-    int length;
+    hwloc_topology_t topology;
+    int error;
 
+    if (recorded && *recorded && gf_input_access_in(recorded, "topology.xml", R_OK)) {
+        error = read_xml(recorded, ret);
+    } else if (!(error = open_topology(recorded, &topology))) {
+        to_cpus(hwloc_get_root_obj(topology)->cpuset, &ret->online);
+        error = read_cores(topology, ret);
+        if (!error)
+            error = read_nodes(topology, ret);
+        hwloc_topology_destroy(topology);
+    }
+    if (!error)
+        put_in_order(ret);
+    return error;
+}
+
+int gf_topology_export(char **ret, size_t *ret_length)
+{
+    hwloc_topology_t topology;
+    char *text;
+    int length, error = open_topology(NULL, &topology);
+
+    if (error)
+        return error;
     errno = 0;
-    if (hwloc_topology_export_xmlbuffer(topology, &text, &length, 0))
-        return hwloc_error();
-    *ret_length = (size_t)length - 1; /* hwloc counts the final null byte */
-    *ret = strndup(text, *ret_length);
-    hwloc_free_xmlbuffer(topology, text);
-    return *ret ? 0 : -ENOMEM;
+    if (hwloc_topology_export_xmlbuffer(topology, &text, &length, 0)) {
+        error = hwloc_error();
+    } else {
+        *ret_length = (size_t)length - 1; /* hwloc counts the final null byte */
+        *ret = strndup(text, *ret_length);
+        error = *ret ? 0 : -ENOMEM;
+        hwloc_free_xmlbuffer(topology, text);
+    }
+    hwloc_topology_destroy(topology);
+    return error;
 }

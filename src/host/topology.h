@@ -5,26 +5,12 @@
 #include "host/machine.h"
 
 /*
- * Opens the topology of this machine (recorded is NULL or "") or of a recorded one. Returns 0 or
- * -errno. The caller closes *ret.
+ * Reads CPUs, cores and nodes of this machine (recorded is NULL or ""), from /sys, or of a recorded one, from its
+ * topology.xml or topology.txt. Cores are sorted by their first CPU, and nodes by their ids. If no cores are known,
+ * each CPU counts as a core. Returns 0 or -errno; then the caller, too, frees what *ret has got, by gf_machine_free.
+ * May be called on any thread.
  */
-struct hwloc_topology;
-int gf_topology_open(const char *recorded, struct hwloc_topology **ret);
-void gf_topology_close(struct hwloc_topology *topology);
+int gf_topology_read(const char *recorded, struct gf_machine *ret);
 
-/*
- * Reads the cores, sorted by their first CPU. If hwloc knows no cores, each CPU counts as a core.
- * Returns 0 or -errno.
- */
-int gf_topology_cores(struct hwloc_topology *topology, struct gf_machine *machine);
-
-/*
- * Reads the nodes with their CPUs and memory, for a machine whose /sys has no nodes. Returns 0 or
- * -errno.
- */
-int gf_topology_nodes(struct hwloc_topology *topology, struct gf_machine *machine);
-
-void gf_topology_online(struct hwloc_topology *topology, struct gf_cpus *ret);
-
-/* Returns 0 and hwloc's XML, which the caller frees by free(), or -errno. */
-int gf_topology_export(struct hwloc_topology *topology, char **ret, size_t *ret_length);
+/* Returns 0 and hwloc's XML of this machine, which the caller frees by free(), or -errno. */
+int gf_topology_export(char **ret, size_t *ret_length);
