@@ -117,6 +117,10 @@ static int open_without_links(int folder, const char *path, int flags)
         gf_fmt(name, sizeof(name), "%.*s", (int)gf_min(length, (size_t)NAME_MAX), path);
         if (length <= NAME_MAX && strcmp(name, "..") != 0)
             fd = open_at(folder, name, O_NOFOLLOW | O_PATH | (path[next] ? O_DIRECTORY : flags));
+        if (fd >= 0 && gf_is_served(fd)) {
+            syscall(SYS_close, fd);
+            fd = -EXDEV;
+        }
         syscall(SYS_close, folder);
         folder = fd;
         path += next;
@@ -126,13 +130,16 @@ static int open_without_links(int folder, const char *path, int flags)
 
 #define TRIES 100 /* the kernel gives up at ".." if a folder of the system is renamed meanwhile */
 
-/* Opens a file with O_PATH. In its path, and in links, the folder `root` is "/". */
+/*
+ * Opens a file with O_PATH. In its path, and in links, the folder `root` is "/". Leads to no other file system, and to
+ * none that another user serves by FUSE, because its server need not answer.
+ */
 static int open_name_in(const char *root, const char *path, int flags)
 {
     const struct open_how how = {.flags = (unsigned)flags | O_PATH | O_CLOEXEC,
-                                 .resolve = RESOLVE_IN_ROOT};
+                                 .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_XDEV};
     const int folder = open_file(root, O_PATH | O_DIRECTORY);
-    long fd = folder < 0 ? folder : -EAGAIN;
+    long fd = folder < 0 ? folder : gf_is_served(folder) ? -EACCES : -EAGAIN;
 
     for (unsigned i = 0; i < TRIES && fd == -EAGAIN; i++) {
         fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));

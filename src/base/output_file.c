@@ -111,21 +111,38 @@ static bool names_trusted_user(const char *options)
            (strncmp(at, own, strlen(own)) == 0 && !is_in_user_namespace());
 }
 
-/* Whether root or the process's user has mounted the FUSE file system, by its line in mountinfo. */
-static bool is_mount_trusted(dev_t device)
+/* A line of mountinfo: "36 35 0:58 / /point options - fuse source options". */
+struct mount_line {
+    unsigned words, type; /* type: which word is the type of the file system; 0: not known yet */
+    bool is_device, is_fuse;
+};
+
+static void read_word(struct mount_line *line, const char *word, const char *device)
+{
+    if (++line->words == 3)
+        line->is_device = strcmp(word, device) == 0;
+    if (line->words == line->type) /* not virtiofs, which only root can mount */
+        line->is_fuse = strncmp(word, "fuse", strlen("fuse")) == 0;
+    if (!line->type && strcmp(word, "-") == 0)
+        line->type = line->words + 1;
+}
+
+/*
+ * Whether the device is a FUSE file system that another user has mounted, by its line in mountinfo.
+ * Returns -1 if no line has the device, as for mounts of other namespaces.
+ */
+static int is_of_other(dev_t device)
 {
     char text[1024], wanted[32], word[128];
     const int fd =
         open_at(AT_FDCWD, "/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    bool is_device = false, ret = false;
+    struct mount_line line = {0};
     size_t length = 0;
     ssize_t got;
+    int ret = -1;
 
     gf_fmt(wanted, sizeof(wanted), "%u:%u", major(device), minor(device));
-    if (fd < 0)
-        return false;
-    for (unsigned words = 0;
-         is_procfs(fd) && (got = syscall(SYS_read, fd, text, sizeof(text))) > 0;)
+    while (fd >= 0 && is_procfs(fd) && (got = syscall(SYS_read, fd, text, sizeof(text))) > 0)
         for (ssize_t i = 0; i < got; i++) {
             if (text[i] != ' ' && text[i] != '\n') {
                 word[length] = text[i];
@@ -134,27 +151,30 @@ static bool is_mount_trusted(dev_t device)
             }
             word[length] = '\0';
             length = 0;
-            if (++words == 3)
-                is_device = strcmp(word, wanted) == 0;
+            read_word(&line, word, wanted);
             if (text[i] == ' ')
                 continue;
-            if (is_device) /* the last word has the options of the file system */
-                ret = names_trusted_user(word);
-            words = 0;
+            if (line.is_device) /* the last word has the options of the file system */
+                ret = line.is_fuse && !names_trusted_user(word);
+            line = (struct mount_line){0};
         }
-    close_one(fd);
+    if (fd >= 0)
+        close_one(fd);
     return ret;
 }
 
 bool gf_is_served(int fd)
 {
     struct statfs system;
-    struct stat found;
+    struct statx found;
+    /* Without AT_STATX_DONT_SYNC, and in fstatfs, the kernel asks the server, which need not answer. */
+    const int of_other = syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0U, &found)
+                             ? -1
+                             : is_of_other(makedev(found.stx_dev_major, found.stx_dev_minor));
 
-    /* A server need not answer statfs. */
-    return (syscall(SYS_fstatfs, fd, &system) ||
-            (system.f_type & 0xffffffff) == FUSE_SUPER_MAGIC) &&
-           (stat_at(fd, "", AT_EMPTY_PATH, &found) || !is_mount_trusted(found.st_dev));
+    return of_other >= 0 ? of_other
+                         : syscall(SYS_fstatfs, fd, &system) ||
+                               (system.f_type & 0xffffffff) == FUSE_SUPER_MAGIC;
 }
 
 /* A link on such a file system is followed only to a file in the same file system. */

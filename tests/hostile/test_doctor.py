@@ -203,16 +203,19 @@ def test_a_recording_below_a_link_of_a_process(run, machine, link, name):
     assert opened and all("O_PATH" in line and "RESOLVE_IN_ROOT" in line and "ENOENT" in line for line in opened), opened
 
 
+WITHOUT_OPENAT2 = SYSCALL_KIT + """
+#include <errno.h>
+#include <sys/syscall.h>
+long syscall(long number, ...) {
+    READ_ARGUMENTS(number, at)
+    if (number == SYS_openat2) return errno = ENOSYS, -1;
+    return PASS_ON(number, at);
+}"""
+
+
 @pytest.fixture
 def without_openat2(compile_c):
-    return compile_c(SYSCALL_KIT + """
-    #include <errno.h>
-    #include <sys/syscall.h>
-    long syscall(long number, ...) {
-        READ_ARGUMENTS(number, at)
-        if (number == SYS_openat2) return errno = ENOSYS, -1;
-        return PASS_ON(number, at);
-    }""", "-shared", "-fPIC", "-ldl", name="without_openat2.so")
+    return compile_c(WITHOUT_OPENAT2, "-shared", "-fPIC", "-ldl", name="without_openat2.so")
 
 
 def figures(machine, preload=None):

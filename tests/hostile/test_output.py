@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from conftest import COMMAND, START_COPIES, needs_root
+from conftest import COMMAND, START_COPIES, SYSCALL_KIT, needs_root
 from test_stacks import FUSE
 
 COPIES = "import ctypes" + START_COPIES + "copy(2)\n"
@@ -169,6 +169,48 @@ def test_a_link_of_a_mount_of_root(uses_gpu, run, shared, victim, a_report, writ
             if server.stdout.readline() != b"ready\n":
                 pytest.skip("no FUSE file system can be mounted here")
             done = run(COMMAND, "report", a_report, writer, path, preload=False, timeout=30) if writer == "--html" else uses_gpu(**{writer: path})
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", path.parent], check=False)
+    assert len(victim.read_text()) > 100, done
+
+
+# Lists FUSE file systems as virtiofs.
+VIRTIOFS = SYSCALL_KIT + """
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static char text[1 << 20];
+static long length, from, file = -1;
+long syscall(long number, ...) {
+    READ_ARGUMENTS(number, at)
+    if (number == SYS_read && at[0] == file) {
+        const long size = length - from < at[2] ? length - from : at[2];
+        memcpy((char *)at[1], text + from, size);
+        return from += size, size;
+    }
+    const long result = PASS_ON(number, at);
+    if (number == SYS_close && at[0] == file) file = -1;
+    if (number != SYS_openat || !strstr((const char *)at[1], "/mountinfo")) return result;
+    file = result, from = length = 0;
+    for (long got; (got = read(file, text + length, sizeof(text) - 1 - length)) > 0;) length += got;
+    for (char *one = text; (one = strstr(one, " - fuse hostile "));) memcpy(one, " - virtiofs none", 16);
+    return result;
+}"""
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_a_link_of_virtiofs(run, shared, victim, a_report, compile_c):
+    """A virtual machine's file systems: only root can mount one, and mountinfo names no user."""
+    path = shared / "mount" / "link"
+    path.parent.mkdir()
+    with subprocess.Popen([sys.executable, "-c", LINKS, path.parent, victim, "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            done = run(COMMAND, "report", a_report, "--html", path, preload=False, timeout=30,
+                       LD_PRELOAD=compile_c(VIRTIOFS, "-shared", "-fPIC", "-ldl", name="virtiofs.so"))
         finally:
             server.kill()
             subprocess.run(["umount", "-l", path.parent], check=False)

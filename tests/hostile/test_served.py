@@ -10,12 +10,15 @@ import sys
 import pytest
 
 from conftest import BUILD, COMMAND, SYSCALL_KIT
+from test_doctor import WITHOUT_OPENAT2
 from test_stacks import FUSE
 
 # A folder with one name, again and again.
 ENDLESS = FUSE.replace("elif call == 14 and", """elif call == 27: out = bytes(16)
     elif call == 28: out = 128 * struct.pack("<QQII8s", 2, 1, 2, 8, b"NAME")
     elif call == 14 and""")
+# A folder whose server answers only the kernel's first request, until the test ends.
+SILENT = FUSE.replace("elif call == 1:", "elif True: continue\n    elif call == 1:")
 needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
 
 
@@ -51,6 +54,25 @@ def test_a_folder_without_end_in_a_recording(run, tmp_path, command, name):
     with served(machine / name, ENDLESS.replace("NAME", ".1")):
         done = run(COMMAND, command, "--machine", machine, preload=False, timeout=60)
     assert done.returncode in (0, 1) and done.stdout, done
+
+
+@needs_fuse
+@pytest.mark.parametrize("name", ["", "proc", "sys/bus/pci/devices"])
+@pytest.mark.parametrize("command", ["doctor", "topo"])
+@pytest.mark.parametrize("kernel", ["new", "old"])
+def test_a_recording_that_does_not_answer(tmp_path, compile_c, command, name, kernel):
+    """SIGKILL does not end a process that waits for FUSE."""
+    machine, env = tmp_path / "machine", dict(os.environ)
+    shutil.copytree(BUILD / "tests" / "machines" / "dual8", machine)
+    shutil.rmtree(machine / name, ignore_errors=True)
+    (machine / name).mkdir(parents=True)
+    if kernel == "old":
+        env["LD_PRELOAD"] = str(compile_c(WITHOUT_OPENAT2, "-shared", "-fPIC", "-ldl", name="without_openat2.so"))
+    with served(machine / name, SILENT):
+        done = subprocess.Popen([COMMAND, command, "--machine", machine], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done.wait(timeout=30)
+    out, err = done.communicate()
+    assert done.returncode in (0, 1, 2) and ("Permission denied" in err if not name else out), (done.returncode, out, err)
 
 
 def test_a_log_without_end(run, tmp_path, compile_c):
