@@ -139,11 +139,6 @@ int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_
     return replacement.error;
 }
 
-void gf_remove_file(const char *path)
-{
-    gf_replace_file(path, NULL, 0, gf_output_shared, NULL);
-}
-
 static _Atomic bool refused;
 
 bool gf_take_file_is_possible(void)

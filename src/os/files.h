@@ -49,12 +49,12 @@ int gf_kept_file_get(const struct gf_kept_file *file);
  * so that the program's descriptors stay as they are. The functions wait for the disk.
  */
 
-/* Calls gf_output_replace_seen (base/output_file.h). Returns 0 or -errno. */
+/*
+ * Calls gf_output_replace_seen (base/output_file.h). Without bytes, removes a regular file; if the path is a
+ * symbolic link, empties the target instead. Returns 0 or -errno.
+ */
 int gf_replace_file(const char *path, const char *bytes, size_t length, enum gf_output_flags flags,
                     struct gf_replaced *ret);
-
-/* Removes a regular file. If the path is a symbolic link, empties the target instead. */
-void gf_remove_file(const char *path);
 
 /*
  * Takes an open file of the program into the descriptor table of a thread of the library. The

@@ -124,16 +124,21 @@ def test_a_relative_path_starts_where_the_program_started(program, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere"]
 
 
-# The program's rename stands for a file system that stalls when it replaces the report.
+# The program's functions stand for a file system that stalls when it replaces the report, or removes the metrics.
 STALLED_REPORT = """
 #include <cuda.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 int renameat(int old, const char *from, int new, const char *to) {
     while (strstr(to, "report.json")) pause();
     return syscall(SYS_renameat2, old, from, new, to, 0);
+}
+int unlinkat(int folder, const char *name, int flags) {
+    while (getenv("STALLS") && strstr(name, "job.prom")) pause();
+    return syscall(SYS_unlinkat, folder, name, flags);
 }
 int main(int argc, char **argv) {
     CUcontext context;
@@ -152,3 +157,9 @@ def test_a_stalled_report_stops_neither_the_metrics_nor_the_exit(run, compile_c,
                GPUFEED_REPORT=tmp_path / "report.json")
     assert done.returncode == 0, (done.returncode, done.stderr)
     assert "the file system did not respond" in done.stderr
+
+
+def test_metrics_that_cannot_be_removed_do_not_stop_the_exit(run, compile_c, tmp_path):
+    program = compile_c(STALLED_REPORT, "-isystem", CUDA, SIM_DIR / "libcuda.so.1", "-rdynamic")
+    done = run(program, tmp_path / "job.prom", sim=True, GPUFEED_METRICS=tmp_path / "job.prom", STALLS=1, timeout=60)
+    assert done.returncode == 0 and (tmp_path / "job.prom").exists(), done

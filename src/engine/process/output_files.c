@@ -65,7 +65,7 @@ static void warn_of_failure(struct gf_write_job *job, int error)
     job->refused = error != 0;
 }
 
-/* Writes the text, and frees it. Returns 0 or -errno. */
+/* Writes the text, and frees it; NULL removes the file. Returns 0 or -errno. */
 static int replace_file(struct gf_write_job *job, enum gf_output_flags flags,
                         struct gf_replaced *ret)
 {
@@ -284,10 +284,12 @@ static struct {
 
 static void write_metrics(void)
 {
+    const bool removes = !metrics_file.job.text;
     const int error = replace_file(&metrics_file.job, gf_output_shared, NULL);
 
     metrics_file.written = metrics_file.written || !error;
-    warn_of_failure(&metrics_file.job, error);
+    if (!removes)
+        warn_of_failure(&metrics_file.job, error);
 }
 
 void gf_metrics_file_write(const struct gf_report *report)
@@ -310,11 +312,13 @@ void gf_metrics_file_write(const struct gf_report *report)
 
 void gf_metrics_file_remove(const struct gf_report *report)
 {
-    char path[PATH_MAX];
+    struct gf_write_job *const job = &metrics_file.job;
 
-    if (*report->preload->options->metrics && gf_write_job_await(&metrics_file.job) &&
-        metrics_file.written && !expand(report->preload->options->metrics, report, path))
-        gf_remove_file(path);
+    if (!*report->preload->options->metrics || !gf_write_job_await(job) || !metrics_file.written)
+        return;
+    job->text = NULL;
+    gf_write_job_start(job, report->preload);
+    gf_write_job_await(job);
 }
 
 void gf_metrics_file_check(const struct gf_report *report)
