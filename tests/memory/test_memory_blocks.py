@@ -10,7 +10,7 @@ EDGES = ["parts", "zero", "many", "limits", "thread_end", "forks", "stacks", "vf
 IN_ENGINE = ["parts", "zero", "forks", "registered"]
 CHANGED = ["first", "replaced", "grown", "holes", "shrinks", "lowered", "sparse", "crowded", "cut", "no_handlers", "filter", "low",
            "relocked"]
-CHANGED_IN_ENGINE = ["replaced", "holes", "shrinks", "filter", "small_pages", "refused", "bound"]
+CHANGED_IN_ENGINE = ["replaced", "grown", "holes", "shrinks", "filter", "small_pages", "refused", "bound"]
 
 
 @pytest.mark.parametrize("process", PROCESSES)

@@ -147,12 +147,15 @@ static void cut_kept(struct gf_range *range, size_t size)
     range->size = size;
 }
 
-/* waste: bytes of the block that its caller did not request. The word counts them in pages. */
+/* Bytes of the block that its caller did not request. The word counts them in pages. */
+static size_t waste_of(const gf_big_word *word)
+{
+    return gf_load_relaxed(word) % GF_JEMALLOC_PAGE * GF_JEMALLOC_PAGE;
+}
+
 static void set_word(gf_big_word *word, size_t size, size_t waste)
 {
-    const size_t before = gf_load_relaxed(word) % GF_JEMALLOC_PAGE * GF_JEMALLOC_PAGE;
-
-    gf_add_relaxed(&live.waste, waste - before);
+    gf_add_relaxed(&live.waste, waste - waste_of(word));
     gf_store_relaxed(word, size + waste / GF_JEMALLOC_PAGE);
 }
 
@@ -286,16 +289,19 @@ static void *copy_block(void *block, size_t before, size_t size)
 static void *resize(void *block, size_t before, size_t after)
 {
     const uintptr_t start = (uintptr_t)block;
+    gf_big_word *const word = gf_big_find_word(start);
 
     if (after <= before && !may_waste(after, before - after))
         return shrink(block, before, after);
     if (after <= before) {
-        set_word(gf_big_find_word(start), before, before - after);
+        if (after > before - waste_of(word) && gf_big_is_split(start, before))
+            return NULL;
+        set_word(word, before, before - after);
         return block;
     }
     make_room(after - before);
     /* The word is removed first, because another thread may get the old addresses. */
-    set_word(gf_big_find_word(start), 0, 0);
+    set_word(word, 0, 0);
     const uintptr_t to = grow_mapping(start, before, after);
     set_word(gf_big_find_word(to ? to : start), to ? after : before, 0);
     if (to) {

@@ -161,6 +161,16 @@ int gf_big_grow(uintptr_t start, size_t before, size_t after)
     return error;
 }
 
+bool gf_big_is_split(uintptr_t start, size_t size)
+{
+    if (gf_permit_sealed())
+        return false;
+    if (syscall(SYS_mremap, start, size, size + GF_JEMALLOC_PAGE, 0, 0UL) == -1)
+        return errno == EFAULT;
+    gf_big_unmap_new(start + size, GF_JEMALLOC_PAGE);
+    return false;
+}
+
 bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
 {
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_map);

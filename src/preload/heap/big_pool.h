@@ -22,6 +22,8 @@ void gf_big_unmap_new(uintptr_t start, size_t size);
  * used, EFAULT if the program has split the mapping.
  */
 int gf_big_grow(uintptr_t start, size_t before, size_t after);
+/* Whether the program has split the mapping: it has mapped or protected the pages that it requested. */
+bool gf_big_is_split(uintptr_t start, size_t size);
 /*
  * Moves the pages of a recorded mapping to the start of an unrecorded one, which becomes recorded.
  * Returns false if that failed; then the new mapping is lost, because the kernel may have unmapped
