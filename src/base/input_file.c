@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/input_file.h"
 
+#include "base/atomic.h"
 #include "base/fmt.h"
 #include "base/output_file.h"
 
@@ -9,6 +10,7 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 
 static int open_at(int folder, const char *path, int flags)
 {
@@ -105,6 +107,25 @@ int gf_input_open(const char *path)
     return refuse_kernel(gf_input_open_any(path));
 }
 
+/*
+ * Whether no other user's server need answer. A recording may have thousands of files, so mountinfo is read
+ * again only for another device.
+ */
+static bool is_answered(int fd)
+{
+    static _Atomic uint64_t answered; /* the last device */
+    struct statx found;
+
+    const bool known = !syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0U, &found);
+    const uint64_t device = known ? makedev(found.stx_dev_major, found.stx_dev_minor) : 0;
+    if (device && gf_load_relaxed(&answered) == device)
+        return true;
+    if (gf_is_served(fd))
+        return false;
+    gf_store_relaxed(&answered, device);
+    return true;
+}
+
 /* Walks along the path, of which no part may be a link or "..". Closes `folder`. */
 static int open_without_links(int folder, const char *path, int flags)
 {
@@ -117,7 +138,7 @@ static int open_without_links(int folder, const char *path, int flags)
         gf_fmt(name, sizeof(name), "%.*s", (int)gf_min(length, (size_t)NAME_MAX), path);
         if (length <= NAME_MAX && strcmp(name, "..") != 0)
             fd = open_at(folder, name, O_NOFOLLOW | O_PATH | (path[next] ? O_DIRECTORY : flags));
-        if (fd >= 0 && gf_is_served(fd)) {
+        if (fd >= 0 && !is_answered(fd)) {
             syscall(SYS_close, fd);
             fd = -EXDEV;
         }
@@ -139,7 +160,7 @@ static int open_name_in(const char *root, const char *path, int flags)
     const struct open_how how = {.flags = (unsigned)flags | O_PATH | O_CLOEXEC,
                                  .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_XDEV};
     const int folder = open_file(root, O_PATH | O_DIRECTORY);
-    long fd = folder < 0 ? folder : gf_is_served(folder) ? -EACCES : -EAGAIN;
+    long fd = folder < 0 ? folder : is_answered(folder) ? -EAGAIN : -EACCES;
 
     for (unsigned i = 0; i < TRIES && fd == -EAGAIN; i++) {
         fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));
