@@ -16,7 +16,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIZE (40 * MIB) /* large enough that the library serves pinned memory of this size */
+#define SIZE                                                                                       \
+    (40 *                                                                                          \
+     MIB) /* these copies have many DMAs, and are large enough to add the first segment to the ring */
+#define LATER (8 * MIB)   /* the copies of the last round, which find a ring */
+#define PINNED (33 * MIB) /* the library serves pinned memory from 32 MiB on, with pages of 4 KiB */
+#define REGISTERED (20 * MIB) /* it prefaults memory from 16 MiB on */
+#define SHARED (16 * MIB)     /* it unmaps shared memory in pieces of 8 MiB */
 
 /* Four sums, because each step of one waits for the step before. */
 static uint64_t sum(const unsigned char *at, size_t size)
@@ -56,17 +62,17 @@ static CUstream apart;
  */
 static void copies(CUdeviceptr device, unsigned char *host, unsigned char *back, unsigned round)
 {
-    const size_t size = SIZE - 3 * 4096 * round - round;
-    kit_fill(host, SIZE, round);
+    const size_t most = round < 2 ? SIZE : LATER, size = most - 3 * 4096 * round - round;
+    kit_fill(host, most, round);
     CUresult result = cu.cuMemcpyHtoD_v2(device, host, size);
     if (getenv("STEPS_ASK"))
         say("arrived", cu.cuStreamQuery(CU_STREAM_LEGACY), NULL, 0);
-    memset(host, (int)round, SIZE);
+    memset(host, (int)round, most);
     say("h2d", result, NULL, 0);
-    memset(back, 0, SIZE);
+    memset(back, 0, most);
     result = round & 1 ? cu.cuMemcpyDtoHAsync_v2(back, device, size, apart)
                        : cu.cuMemcpyDtoH_v2(back, device, size);
-    say("d2h", result, back, SIZE);
+    say("d2h", result, back, most);
 }
 
 static void pinned(CUdeviceptr device, size_t size)
@@ -90,39 +96,39 @@ static void pinned(CUdeviceptr device, size_t size)
  */
 static void registered(CUdeviceptr device)
 {
-    unsigned char *own = kit_pageable(SIZE);
-    kit_fill(own + SIZE / 2, SIZE / 8, 5);
-    say("register", cu.cuMemHostRegister_v2(own, SIZE, 0), own, SIZE);
-    say("h2d registered", cu.cuMemcpyHtoD_v2(device, own, SIZE), NULL, 0);
-    memset(own, 0, SIZE);
-    CUresult result = cu.cuMemcpyDtoH_v2(own, device, SIZE);
-    say("d2h registered", result, own, SIZE);
-    say("unregister", cu.cuMemHostUnregister(own), own, SIZE);
-    munmap(own, SIZE);
+    unsigned char *own = kit_pageable(REGISTERED);
+    kit_fill(own + REGISTERED / 2, REGISTERED / 8, 5);
+    say("register", cu.cuMemHostRegister_v2(own, REGISTERED, 0), own, REGISTERED);
+    say("h2d registered", cu.cuMemcpyHtoD_v2(device, own, REGISTERED), NULL, 0);
+    memset(own, 0, REGISTERED);
+    CUresult result = cu.cuMemcpyDtoH_v2(own, device, REGISTERED);
+    say("d2h registered", result, own, REGISTERED);
+    say("unregister", cu.cuMemHostUnregister(own), own, REGISTERED);
+    munmap(own, REGISTERED);
 }
 
 /*
  * Copies from shared memory, as DataLoader passes batches. No other process has the file, and the
  * program unmaps it after the copy.
  */
-static void shared(CUdeviceptr device, unsigned char *back)
+static void shared(CUdeviceptr device, unsigned char *back, size_t size)
 {
     char name[64];
     snprintf(name, sizeof name, "/gpufeed-steps-%d", (int)getpid());
     const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (fd < 0 || shm_unlink(name) || ftruncate(fd, SIZE))
+    if (fd < 0 || shm_unlink(name) || ftruncate(fd, (off_t)size))
         exit(77);
-    unsigned char *at = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    unsigned char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) {
         say("no memory", CUDA_SUCCESS, NULL, 0);
         return;
     }
-    kit_fill(at, SIZE, 11);
-    say("h2d shared", cu.cuMemcpyHtoD_v2(device, at, SIZE), NULL, 0);
-    say("unmap", (CUresult)-munmap(at, SIZE), NULL, 0);
-    CUresult result = cu.cuMemcpyDtoH_v2(back, device, SIZE);
-    say("d2h", result, back, SIZE);
+    kit_fill(at, size, 11);
+    say("h2d shared", cu.cuMemcpyHtoD_v2(device, at, size), NULL, 0);
+    say("unmap", (CUresult)-munmap(at, size), NULL, 0);
+    CUresult result = cu.cuMemcpyDtoH_v2(back, device, size);
+    say("d2h", result, back, size);
 }
 
 int main(int argc, char **argv)
@@ -146,13 +152,13 @@ int main(int argc, char **argv)
         settle();
     }
     for (unsigned round = 0; sharing && round < 3; round++) {
-        shared(device, back);
+        shared(device, back, round < 2 ? SIZE : SHARED);
         settle();
     }
     for (unsigned round = 0; named == 1 && round < 3; round++) {
         copies(device, host, back, round);
         settle();
-        pinned(device, round & 1 ? SIZE : 4096 * (1 + round) + 5);
+        pinned(device, round & 1 ? PINNED : 4096 * (1 + round) + 5);
         settle();
     }
     puts("done");
