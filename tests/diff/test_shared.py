@@ -45,7 +45,7 @@ def test_natively(run, streams):
     ("early-unlisted 16777216 copy", "always waits\n"),
     ("early-own 2097152 copy", "does not wait\n")])
 def test_two_threads(run, case, expected, preload):
-    done = run(APPS / "shared", *case.split(), sim=True, preload=preload, GPUFEED_STAGE_RING=8 << 20, **STAGED)
+    done = run(APPS / "shared", *case.split(), sim=True, preload=preload, GPUFEED_STAGE_RING=(4 if case == "fetches" else 8) << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, expected + "done\n"), (done.stdout, done.stderr)
 
 
