@@ -344,8 +344,7 @@ static void early(size_t bytes, const char *work, const char *how)
 {
     unsigned old = 0;
     CUevent event;
-    const char *const longer =
-        getenv("EARLY_MS"); /* a copy that does not wait must return within this time */
+    const char *const longer = getenv("EARLY_MS"); /* a copy that does not wait is faster */
 
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     value = kit_pinned(4);

@@ -16,9 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SIZE                                                                                       \
-    (40 *                                                                                          \
-     MIB) /* these copies have many DMAs, and are large enough to add the first segment to the ring */
+/* These copies have many DMAs, and are large enough to add the first segment to the ring. */
+#define SIZE (40 * MIB)
 #define LATER (8 * MIB)   /* the copies of the last round, which find a ring */
 #define PINNED (33 * MIB) /* the library serves pinned memory from 32 MiB on, with pages of 4 KiB */
 #define REGISTERED (20 * MIB) /* it prefaults memory from 16 MiB on */
