@@ -9,6 +9,9 @@
  * "done" if the device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked. event-gone: the
  * first stream is destroyed before the second one waits.
  *
+ * sources meanwhile: during a copy, which waits for a kernel, another thread puts a host function on the stream that
+ * writes the copy's source. Prints "done" if each copy has only the old bytes or only the new ones.
+ *
  * sources beside|beside-function: the stream waits once for another one, which had only a kernel or a host function and is never
  * synchronized. Prints whether a later copy returns before the stream's kernel has ended.
  */
@@ -23,6 +26,7 @@
 #define ROUNDS 12
 
 static CUdeviceptr device, to;
+static CUcontext context;
 static CUstream stream;
 static CUfunction spin;
 static unsigned char *host;
@@ -90,6 +94,12 @@ static void launch_for(unsigned long long ns, CUstream on)
 static void add_one(void *source)
 {
     for (size_t at = 0; at < SOURCE; at++)
+        ((unsigned char *)source)[at]++;
+}
+
+static void add_one_to_pages(void *source)
+{
+    for (size_t at = 0; at < LARGE / 2; at += 4096)
         ((unsigned char *)source)[at]++;
 }
 
@@ -172,14 +182,40 @@ static bool returns_early(unsigned char *source, bool function)
     return early;
 }
 
+static void launch_add(void *source)
+{
+    static unsigned delay;
+    kit_sleep_us(delay += 31);
+    MUST(cu.cuLaunchHostFunc(stream, add_one_to_pages, source));
+}
+
+static void copy_meanwhile(unsigned char *source)
+{
+    launch_for(3000000, stream);
+    kit_thread(context, launch_add, source);
+    MUST(cu.cuMemcpyHtoDAsync_v2(device, source, LARGE / 2, stream));
+    kit_join();
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuMemcpyDtoH_v2(host, device, LARGE / 2));
+    for (size_t at = 2 * MIB; at < LARGE / 2; at += 4096)
+        WANT(host[at] == host[2 * MIB]);
+}
+
 int main(int argc, char **argv)
 {
     unsigned char *pinned;
 
     if (argc != 2)
         return 2;
-    kit_start();
+    context = kit_start();
     prepare();
+    if (strcmp(argv[1], "meanwhile") == 0) {
+        unsigned char *const source = kit_pageable(LARGE / 2);
+        for (unsigned i = 0; i < kit_rounds(8 * ROUNDS); i++)
+            copy_meanwhile(source);
+        puts("done");
+        return 0;
+    }
     if (strncmp(argv[1], "beside", 6) == 0) {
         puts(returns_early(kit_pageable(SOURCE), argv[1][6]) ? "returns early" : "always waits");
         return 0;

@@ -116,7 +116,7 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event", "event-gone"])
+@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event", "event-gone", "meanwhile"])
 def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
     done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)

@@ -178,15 +178,6 @@ static bool may_meet(uintptr_t there, CUstream stream, bool blocking)
 }
 
 /*
- * Whether the stream of this call, seen in a record, may be that of another context. A stream with a
- * handle of its own has one context; may_meet has compared the handles.
- */
-static bool is_ambiguous(uintptr_t there, CUstream stream)
-{
-    return (there & ~GF_SUBMIT_NON_BLOCKING) != (uintptr_t)stream || stream == CU_STREAM_LEGACY;
-}
-
-/*
  * Waits until the thread has left the call that it is inside. From then on its next call meets the
  * hold. False: the call takes longer.
  */
@@ -215,8 +206,6 @@ static bool is_inside(const struct gf_submitter *submitter, bool shared_record, 
         return true;
     if (!may_meet(there, stream, blocking))
         return false;
-    if (!is_ambiguous(there, stream))
-        return true;
     const uintptr_t other = gf_load_acquire(&submitter->context);
     return other ? other == (uintptr_t)context : !has_left(submitter, there);
 }

@@ -136,8 +136,13 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
     enum gf_bypass reason = gf_bypass_none;
     bool broken = false; /* if true, the slot is abandoned, but the copy is complete */
 
-    if (!gf_pipeline_open_whole(&pipeline, request))
+    /* A host function that another thread puts on the stream now may write the source meanwhile. */
+    if (!gf_hold_begin(request->call->stream, request->context->handle, request->hold))
+        return gf_bypass_shared;
+    if (!gf_pipeline_open_whole(&pipeline, request)) {
+        gf_hold_end(request->hold);
         return gf_bypass_full;
+    }
     bool read = gf_pipeline_read_whole(&pipeline);
     if (!read && (read = goes_alone(&pipeline, 0))) {
         gf_pipeline_copy_alone(&pipeline, 0);
@@ -147,7 +152,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
         reason = gf_bypass_unreadable;
     else if ((ret->result = gf_pipeline_issue(&pipeline, 0, request, &broken)))
         /* The driver makes the copy instead, and its call will return the error. */
-        reason = gf_is_capture_error(ret->result) ? gf_bypass_capture : gf_bypass_failed;
+        reason = gf_pipeline_unstaged(ret->result, broken);
     ret->result = CUDA_SUCCESS;
     ret->done = request->call->bytes;
     gf_pipeline_release(&pipeline, false);
