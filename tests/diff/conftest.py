@@ -20,7 +20,7 @@ pytest_collection_modifyitems = _preload.pytest_collection_modifyitems
 APPS = BUILD / "tests" / "diff"
 
 # For long runs: GF_DIFF_CALLS=100000 GF_DIFF_SEEDS=1-50
-CALLS = int(os.environ.get("GF_DIFF_CALLS", rounds(5000, 2500)))
+CALLS = int(os.environ.get("GF_DIFF_CALLS", rounds(5000, 1500)))
 
 
 def seeds():
