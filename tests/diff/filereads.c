@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define MOST (40 * MIB)
-#define ODD 13 /* the file's last bytes, which are no whole block */
+#define RACED (16 * MIB) /* a read with which another thread races; has 16 pieces */
+#define ODD 13           /* the file's last bytes, which are no whole block */
 
 static char path[4096];
 static struct kit_readers library;
@@ -239,9 +240,9 @@ static void replaced(void)
     WANT(files[1] >= 0 && ftruncate(files[1], MOST) == 0 && (victim = dup(files[0])) >= 0);
     WANT(pthread_create(&thread, NULL, replace, NULL) == 0);
     for (unsigned i = kit_rounds(60); i; i--) {
-        mixed += are_mixed(library.pread(victim, into, MOST, 0));
+        mixed += are_mixed(library.pread(victim, into, RACED, 0));
         lseek(victim, 0, SEEK_SET);
-        mixed += are_mixed(library.read(victim, into, MOST));
+        mixed += are_mixed(library.read(victim, into, RACED));
     }
     is_over = true;
     pthread_join(thread, NULL);
@@ -267,8 +268,8 @@ static void closed(void)
         WANT(pthread_create(&thread, NULL, close_soon, NULL) == 0);
         while (!is_over) {
             errno = 0;
-            const ssize_t got = library.pread(victim, into, MOST, 0);
-            odd += got == MOST ? memcmp(into, source, MOST) != 0 : got != -1 || errno != EBADF;
+            const ssize_t got = library.pread(victim, into, RACED, 0);
+            odd += got == RACED ? memcmp(into, source, RACED) != 0 : got != -1 || errno != EBADF;
         }
         pthread_join(thread, NULL);
     }
