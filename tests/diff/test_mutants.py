@@ -254,7 +254,7 @@ MUTANTS = {
     "registers_beside_calls": as_installed(often("held", "registers-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20,
                                                  GPUFEED_STAGE_RING=128 << 20)),
     "creates_in_copies": often("held", "creates-after", SIM_EXCLUSIVE=1, GPUFEED_STAGE_MIN=24 << 20, GPUFEED_STAGE_RING=16 << 20),
-    "keeps_lost_streams": held("lost", SIM_LINK_MBPS=500, KIT_ALARM=8),
+    "keeps_lost_streams": held("lost", SIM_LINK_MBPS=200, KIT_ALARM=8),
     "records_late": often("held", "event-late", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=4 << 20, SIM_DELAY="cuEventRecord:100000",
                           KIT_ALARM=15),
     "hurries_in_real_time": held("event-late-urgent", SIM_DELAY="cuEventRecord:10000", KIT_ALARM=8),

@@ -55,7 +55,7 @@ HELD = {  # each case of held.c, and what makes its DMAs or calls slow
     "after-legacy": {"SIM_DELAY": SLOW_CAPTURES}, "after-legacy-back": {"SIM_DELAY": SLOW_CAPTURES},
     "wait-event": {"SIM_LINK_MBPS": 2000}, "handler": {"SIM_LINK_MBPS": 2000}, "solids": {"SIM_LINK_MBPS": 2000}, "destroy": {"SIM_LINK_MBPS": 2000},
     "event-late": {"SIM_DELAY": "cuEventRecord:70000"}, "event-late-urgent": {"SIM_DELAY": "cuEventRecord:10000"},
-    "destroy-urgent": {"SIM_LINK_MBPS": 2000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:1000"}, "lost": {"SIM_LINK_MBPS": 500},
+    "destroy-urgent": {"SIM_LINK_MBPS": 2000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:1000"}, "lost": {"SIM_LINK_MBPS": 200},
     "beside": {"SIM_DELAY": SLOW_CALLS}, "into": {"SIM_DELAY": SLOW_CALLS}, "slow": {"SIM_DELAY": "dma:70000"},
     "lost-batch": {"SIM_DMA": "late", "SIM_LATE_MS": 3000, "SIM_DELAY": "cuMemcpyHtoDAsync_v2:3000", "GPUFEED_STAGE_RING": 32 << 20},
     **{case: {"SIM_EXCLUSIVE": 1, "GPUFEED_STAGE_MIN": 24 << 20, "GPUFEED_STAGE_RING": 128 << 20} for case in ("creates-after", "registers-after")},
