@@ -23,8 +23,7 @@ struct gf_startup_env {
     bool run;            /* `gpufeed run` started this process itself, not a descendant */
     struct gf_cpus cpus; /* the CPU mask of the recording thread */
     bool valgrind;       /* valgrind runs the process */
-    bool
-        searches_here; /* LD_LIBRARY_PATH names the working directory or a folder below it, perhaps by "" */
+    bool searches_here;  /* LD_LIBRARY_PATH names a relative folder, perhaps by "" */
     /*
      * The environment when the record was made. To be read only at the first call of malloc: libc then may copy the
      * list, and the program may free strings of this list that it has removed from the copy.
