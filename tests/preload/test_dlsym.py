@@ -288,9 +288,9 @@ def test_the_original_is_jumped_to(preload, symbol):
                            "gf_jump_prepare_dlopen"}
 
 
+@pytest.mark.skipif(not LONG, reason="tests/aarch64 runs an optimized build; this one is of the suite full")
 def test_aarch64(run, tmp_path):
-    """Builds the preload library for aarch64, and runs it under qemu's user emulation. tests/aarch64 runs an optimized
-    one."""
+    """Builds the preload library for aarch64, and runs it under qemu's user emulation."""
     cc, qemu, root = "aarch64-linux-gnu-gcc", shutil.which("qemu-aarch64"), "/usr/aarch64-linux-gnu"
     if not shutil.which(cc) or not qemu:
         pytest.skip("needs gcc-aarch64-linux-gnu and qemu-user")
