@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met|crowd|fault. Prints "done" if the copy
- * is made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on the stream,
- * so the driver makes the copy. crowd: other threads have all records of their own that the library gives. fault:
- * the stream is destroyed while the program's handler of a fault runs, in the middle of the copy.
+ * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met|crowd|fault|late. Prints "done" if
+ * the copy is made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on
+ * the stream, so the driver makes the copy. crowd: other threads have all records of their own that the library gives.
+ * fault: the stream is destroyed while the program's handler of a fault runs, in the middle of the copy. late: that handler
+ * runs for longer than the other thread waits.
  */
 #include "kit.h"
 
@@ -81,6 +82,8 @@ static void round_of(bool back, CUevent met)
 }
 
 static volatile bool faulted;
+static unsigned handled_us =
+    300000; /* longer than another thread waits for a copy without progress */
 
 static void on_fault(int number, siginfo_t *info, void *unused)
 {
@@ -88,7 +91,7 @@ static void on_fault(int number, siginfo_t *info, void *unused)
 
     (void)number, (void)unused;
     faulted = true;
-    kit_sleep_us(300000); /* longer than another thread waits for a copy without progress */
+    kit_sleep_us(handled_us);
     WANT(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
 }
 
@@ -131,13 +134,17 @@ static void fault_at(size_t offset, size_t bytes, bool halves, bool busy)
         WANT(result[at] == 1);
 }
 
-static void fault(void)
+static void fault(bool late)
 {
     const struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
 
     kit_complete_ring(device, host, SIZE, kit_stream());
     WANT(sigaction(SIGSEGV, &action, NULL) == 0);
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    if (late) {
+        handled_us = 1500000;
+        fault_at(0, MIB, false, true);
+    }
+    for (unsigned i = 0; i < ROUNDS && !late; i++) {
         fault_at(0, SIZE, i % 2, false);
         fault_at(0, MIB, false, i % 2);
         fault_at(MIB - 4096, MIB, false, false);
@@ -180,9 +187,10 @@ int main(int argc, char **argv)
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     if (strcmp(argv[1], "crowd") == 0)
         crowd();
-    if (strcmp(argv[1], "fault") == 0)
-        fault();
-    for (unsigned i = 0; i < ROUNDS && strcmp(argv[1], "fault") != 0; i++)
+    const bool late = strcmp(argv[1], "late") == 0, faults = late || strcmp(argv[1], "fault") == 0;
+    if (faults)
+        fault(late);
+    for (unsigned i = 0; i < ROUNDS && !faults; i++)
         round_of(strcmp(argv[1], "h2d") != 0, strcmp(argv[1], "met") == 0 ? event : NULL);
     puts("done");
     fflush(stdout);

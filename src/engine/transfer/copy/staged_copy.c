@@ -154,7 +154,7 @@ static enum gf_bypass h2d_stage_whole(const struct gf_stage_request *request,
         /* The driver makes the copy instead, and its call will return the error. */
         reason = gf_pipeline_unstaged(ret->result, broken);
     ret->result = CUDA_SUCCESS;
-    ret->done = request->call->bytes;
+    ret->done = reason == gf_bypass_none ? request->call->bytes : 0;
     gf_pipeline_release(&pipeline, false);
     return reason;
 }
