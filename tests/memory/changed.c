@@ -137,12 +137,14 @@ static void change_whole(char *block, size_t size, int file, int way)
 
 static void grow_changed(int way, size_t size)
 {
-    char path[] = "/tmp/edges-XXXXXX", *block, byte = 7;
-    const int file = mkstemp(path);
+    const int file = memfd_create("grown", 0);
+    char *block, byte = 7;
     int status = 1;
-    need(file >= 0 && unlink(path) == 0 && ftruncate(file, 8 * MIB) == 0, "a file");
+    need(file >= 0 && ftruncate(file, 8 * MIB) == 0, "a file");
     need(posix_memalign((void **)&block, PAGE, 8 * MIB) == 0, "an aligned block");
     char *const behind = touched(8 * MIB);
+    /* Below it, the kernel chooses addresses that are no multiples of a huge page. */
+    void *const below = mmap(NULL, 3 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     block[5 * MIB] = way < 3 ? 0 : 7;
     change_whole(block, 8 * MIB, file, way);
     if (way < 3)
@@ -157,6 +159,7 @@ static void grow_changed(int way, size_t size)
     need(pread(file, &byte, 1, MIB) == 1 && byte == 0, "the file keeps its bytes");
     free(block);
     free(behind);
+    munmap(below, 3 * MIB);
     close(file);
 }
 
@@ -167,6 +170,10 @@ static void grown(void)
         grow_changed(way, 9 * MIB);
         grow_changed(way, 40 * MIB);
     }
+    const struct rlimit limit = {(size_t)2 << 30, RLIM_INFINITY};
+    need(setrlimit(RLIMIT_AS, &limit) == 0, "a limit, so that the kernel chooses the new place");
+    for (int way = 0; way < 3; way++)
+        grow_changed(way, 40 * MIB);
     passed("grown");
 }
 

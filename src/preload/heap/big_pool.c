@@ -132,18 +132,21 @@ static void replace_foreign(uintptr_t start, size_t before, size_t after)
     gf_mappings_apply_policy((void *)start, after);
 }
 
-/*
- * The new pages have the memory policy of the old ones, because they are in the same mapping. A filter of the
- * program's (os/permit.h) may forbid the other calls.
- */
+/* A filter of the program's (os/permit.h) may forbid these calls. */
+static void make_plain(uintptr_t start, size_t before, size_t after)
+{
+    if (gf_permit_sealed())
+        return;
+    restore(start, after);
+    syscall(SYS_madvise, start, after, MADV_KEEPONFORK);
+    replace_foreign(start, before, after);
+}
+
+/* The new pages have the memory policy of the old ones, because they are in the same mapping. */
 static void grown(uintptr_t start, size_t before, size_t after)
 {
     gf_mappings_add(start, after);
-    if (!gf_permit_sealed()) {
-        restore(start, after);
-        syscall(SYS_madvise, start, after, MADV_KEEPONFORK);
-        replace_foreign(start, before, after);
-    }
+    make_plain(start, before, after);
     gf_huge_grown((void *)start, before, after);
 }
 
@@ -202,7 +205,7 @@ uintptr_t gf_big_move_anywhere(uintptr_t start, size_t before, size_t after)
         const uintptr_t at = (uintptr_t)moved;
         to = (at + GF_HUGE_PAGE - 1) & ~(GF_HUGE_PAGE - 1);
         if (to > at) {
-            syscall(SYS_mprotect, at, size, PROT_READ | PROT_WRITE);
+            make_plain(at, before, size); /* memmove must not write to the program's file */
             memmove((void *)to, moved, before);
             gf_big_unmap_new(at, to - at);
         }
