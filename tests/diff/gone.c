@@ -82,8 +82,7 @@ static void round_of(bool back, CUevent met)
 }
 
 static volatile bool faulted;
-static unsigned handled_us =
-    300000; /* longer than another thread waits for a copy without progress */
+static unsigned handled_us = 300000; /* another thread waits less for a copy without progress */
 
 static void on_fault(int number, siginfo_t *info, void *unused)
 {
