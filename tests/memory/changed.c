@@ -5,7 +5,7 @@
  *
  *   first       programs whose first hook or malloc is interrupted by a handler that calls a hook and forks
  *   replaced    the program maps a file over a block, or over a part of it, and frees the block: the file keeps its bytes
- *   grown       blocks over which the program maps a file or shared memory, or that it protects, become larger
+ *   grown       blocks become larger that the program maps a file over, protects or keeps from children
  *   holes       a child lacks large blocks (MADV_DONTFORK), and allocates at their addresses
  *   shrinks     blocks that become a quarter smaller return this quarter
  *   filter      after a filter that kills the process for mremap and mprotect, malloc and free work
@@ -131,7 +131,7 @@ static void change_whole(char *block, size_t size, int file, int way)
         need(mprotect(block, size, PROT_READ) == 0, "mprotect");
         break;
     default:
-        need(madvise(block, size, way == 4 ? MADV_DONTFORK : MADV_WIPEONFORK) == 0, "madvise");
+        need(madvise(block, size, MADV_DONTFORK) == 0, "madvise");
     }
 }
 
@@ -163,12 +163,36 @@ static void grow_changed(int way, size_t size)
     close(file);
 }
 
+/* glibc grows a block by mremap if all its pages are alike. */
+static void grow_secret(size_t size, int locks)
+{
+    char *block = malloc(5 * MIB);
+    char *const start = (char *)((uintptr_t)block & ~(uintptr_t)(PAGE - 1));
+    const size_t length = ((size_t)(block - start) + 5 * MIB + PAGE - 1) & ~(size_t)(PAGE - 1);
+    int status = 1;
+    need(madvise(start, length, MADV_WIPEONFORK) == 0, "madvise");
+    if (locks && mlock(start, length) != 0)
+        return free(block);
+    block = realloc(block, size);
+    need(block != NULL, "a larger block");
+    memset(block, 9, size);
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(block[MIB] != 0 || block[size - 1] != 0);
+    need(waitpid(pid, &status, 0) == pid && status == 0, "the child lacks the block's bytes");
+    free(block);
+}
+
 static void grown(void)
 {
     mallopt(M_MMAP_THRESHOLD, MIB); /* so that glibc maps each of the blocks */
-    for (int way = 0; way < 6; way++) {
+    for (int way = 0; way < 5; way++) {
         grow_changed(way, 9 * MIB);
         grow_changed(way, 40 * MIB);
+    }
+    for (int locks = 0; locks < 2; locks++) { /* of at most 8 MiB, as RLIMIT_MEMLOCK */
+        grow_secret(6 * MIB, locks);
+        grow_secret((locks ? 7 : 40) * MIB, locks);
     }
     const struct rlimit limit = {(size_t)2 << 30, RLIM_INFINITY};
     need(setrlimit(RLIMIT_AS, &limit) == 0, "a limit, so that the kernel chooses the new place");

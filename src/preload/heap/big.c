@@ -285,17 +285,23 @@ static void *copy_block(void *block, size_t before, size_t size)
     return copy;
 }
 
-/* Changes the size of a block of the store. Returns NULL if that is impossible without a copy. */
+/*
+ * Changes the size of a block of the store. Returns NULL if that is impossible without a copy. If the program has
+ * changed the pages that it requested, the others are returned, so that it has changed the whole mapping.
+ */
 static void *resize(void *block, size_t before, size_t after)
 {
     const uintptr_t start = (uintptr_t)block;
     gf_big_word *const word = gf_big_find_word(start);
+    const size_t waste = waste_of(word);
 
+    if (waste && after > before - waste && gf_big_is_split(start, before)) {
+        shrink(block, before, before - waste);
+        before -= waste;
+    }
     if (after <= before && !may_waste(after, before - after))
         return shrink(block, before, after);
     if (after <= before) {
-        if (after > before - waste_of(word) && gf_big_is_split(start, before))
-            return NULL;
         set_word(word, before, before - after);
         return block;
     }
@@ -317,7 +323,7 @@ static void *realloc_block(void *block, size_t before, size_t size)
                            ? resize(block, before, round_up(size, GF_JEMALLOC_PAGE))
                            : NULL;
 
-    return same ? same : copy_block(block, before, size);
+    return same ? same : copy_block(block, block_size(block), size);
 }
 
 /* The block is jemalloc's, and has `before` bytes. Returns NULL if jemalloc must do it. */

@@ -105,25 +105,37 @@ static bool is_foreign(uintptr_t start, size_t size)
 /* Undoes what the program may have set for these pages. Returns false if they cannot be writable. */
 static bool restore(uintptr_t start, size_t size)
 {
-    const bool writable = syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) == 0;
-
     syscall(SYS_madvise, start, size, MADV_DOFORK);
-    syscall(SYS_madvise, start, size, MADV_DODUMP);
-    return writable;
+    return syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool gf_big_is_split(uintptr_t start, size_t size)
+{
+    if (gf_permit_sealed())
+        return false;
+    if (syscall(SYS_mremap, start, size, size + GF_JEMALLOC_PAGE, 0, 0UL) == -1)
+        return errno == EFAULT;
+    gf_big_unmap_new(start + size, GF_JEMALLOC_PAGE);
+    return false;
 }
 
 /*
  * Grown memory is of the block's mapping. If the program has mapped a file or shared memory over the whole block, the
  * new pages lie beyond its end, and the block is copied, as in glibc. MADV_FREE, which such memory refuses,
- * changes no new page.
+ * changes no new page. Locked pages refuse it, too.
  */
 static void replace_foreign(uintptr_t start, size_t before, size_t after)
 {
     const uintptr_t more = start + before;
 
-    if (syscall(SYS_madvise, more, after - before, MADV_FREE) == 0 ||
-        !is_foreign(more, after - before))
+    if (syscall(SYS_madvise, more, after - before, MADV_FREE) == 0)
         return;
+    if (syscall(SYS_madvise, more, after - before, MADV_WIPEONFORK) == 0) {
+        /* The block did not have this flag. */
+        if (gf_big_is_split(start, after))
+            syscall(SYS_madvise, more, after - before, MADV_KEEPONFORK);
+        return;
+    }
     const uintptr_t copy = map(0, after, PROT_READ | PROT_WRITE, 0);
     if (!copy)
         return;
@@ -132,13 +144,15 @@ static void replace_foreign(uintptr_t start, size_t before, size_t after)
     gf_mappings_apply_policy((void *)start, after);
 }
 
-/* A filter of the program's (os/permit.h) may forbid these calls. */
+/*
+ * As in glibc, MADV_DONTDUMP and MADV_WIPEONFORK, which keep secrets, stay. A filter of the program's (os/permit.h)
+ * may forbid these calls.
+ */
 static void make_plain(uintptr_t start, size_t before, size_t after)
 {
     if (gf_permit_sealed())
         return;
     restore(start, after);
-    syscall(SYS_madvise, start, after, MADV_KEEPONFORK);
     replace_foreign(start, before, after);
 }
 
@@ -162,16 +176,6 @@ int gf_big_grow(uintptr_t start, size_t before, size_t after)
     }
     gf_slowpath_end(&mark, gf_slowpath_map, error ? 0 : after - before);
     return error;
-}
-
-bool gf_big_is_split(uintptr_t start, size_t size)
-{
-    if (gf_permit_sealed())
-        return false;
-    if (syscall(SYS_mremap, start, size, size + GF_JEMALLOC_PAGE, 0, 0UL) == -1)
-        return errno == EFAULT;
-    gf_big_unmap_new(start + size, GF_JEMALLOC_PAGE);
-    return false;
 }
 
 bool gf_big_move(uintptr_t start, size_t before, uintptr_t to, size_t after)
@@ -229,6 +233,7 @@ bool gf_big_renew(uintptr_t start, size_t size)
     if (gf_permit_sealed() || is_locked(start, size) || is_foreign(start, size) ||
         !restore(start, size))
         return false;
+    syscall(SYS_madvise, start, size, MADV_DODUMP);
     if (gf_presence_allowed())
         gf_mappings_renew_policy((void *)start, size);
     return true;
