@@ -34,6 +34,7 @@ void gf_launch_name(const struct gf_rank *rank, char *buf, size_t size);
 #define GF_LAUNCH_TCMALLOC_CACHES "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 /* The names of the variables that identify a job of a scheduler or launcher. NULL ends the list. */
 #define GF_LAUNCH_JOB_VARIABLES 9
+typedef char gf_launch_value[256];
 extern const char *const gf_launch_job_variables[GF_LAUNCH_JOB_VARIABLES + 1];
 /*
  * Returns the identifier of the job: the value of the first of these variables that is set. NULL if

@@ -209,6 +209,38 @@ def test_string_that_left_the_environment(run, compile_c, tmp_path, log):
     run.alike(compile_c(FREED_STRING), sim=True, TZ="CET", **({"GPUFEED_LOG": tmp_path / "log"} if log else {}))
 
 
+TITLED = r"""
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+extern char **environ;
+int main(int argc, char **argv)
+{
+    int (*init)(unsigned), count = 0;
+    char *end = argv[argc - 1];
+    while (environ[count])
+        count++;
+    char **const copy = calloc(count + 1, sizeof(*copy));
+    for (int i = 0; i < count; i++) {
+        copy[i] = strdup(environ[i]);
+        end = environ[i] + strlen(environ[i]);
+    }
+    environ = copy;
+    memset(argv[0], 0, end - argv[0]);
+    strcpy(argv[0], "title");
+    *(void **)&init = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+    return init(0);
+}
+"""
+
+
+def test_log_of_a_program_that_sets_its_title(run, compile_c, tmp_path):
+    """setproctitle, as in vLLM and Ray, writes the title over the arguments and the environment of the start."""
+    done = run(compile_c(TITLED), sim=True, SLURM_JOB_ID="4711", GPUFEED_LOG=tmp_path / "log")
+    assert done.returncode == 0, done
+    assert json.loads((tmp_path / "log").read_text().splitlines()[0])["job"] == {"SLURM_JOB_ID": "4711"}
+
+
 SETS_AFTER_INIT = r"""
 #include <dlfcn.h>
 #include <stdio.h>

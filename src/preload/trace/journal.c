@@ -75,8 +75,7 @@ static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own
 static struct gf_line_slots *_Atomic current = &own;
 static bool opened;
 static const char *version;
-/* Values of gf_launch_job_variables. The program may free other strings of the list (startup_env.h). */
-static const char *job[GF_LAUNCH_JOB_VARIABLES];
+static gf_launch_value job[GF_LAUNCH_JOB_VARIABLES]; /* of gf_launch_job_variables */
 static struct gf_rank rank;
 /*
  * Id of the process for which the file path and the header are set; the negated id while a thread
@@ -94,8 +93,11 @@ void gf_journal_open(const char *path_pattern, char *const *envp, const char *ow
         return;
     opened = true;
     version = own_version;
-    for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++)
-        job[i] = gf_launch_variable(envp, gf_launch_job_variables[i]);
+    for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++) {
+        const char *value = gf_launch_variable(envp, gf_launch_job_variables[i]);
+        if (value && strlen(value) < sizeof(job[i]))
+            gf_fmt(job[i], sizeof(job[i]), "%s", value);
+    }
     gf_store_relaxed(&owner, getpid());
     gf_fork_mark_set();
     gf_launch_rank(envp, &rank);

@@ -18,7 +18,7 @@
 
 /*
  * Called once. path_pattern may contain %p, %h and %r; if it is empty, there is no log. envp: the
- * process's environment at its start. path_pattern, own_version and the values of gf_launch_job_variables must stay valid
+ * process's environment at its start, which setproctitle overwrites later. path_pattern and own_version must stay valid
  * for the life of the process.
  */
 void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version);

@@ -105,15 +105,15 @@ const char *gf_log_header_program(void)
     return program;
 }
 
-static void put_job(struct gf_json *json, const char *const *job)
+static void put_job(struct gf_json *json, const gf_launch_value *job)
 {
     gf_json_object(json, "job");
     for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++)
-        if (job[i] && strlen(job[i]) < 256)
+        if (*job[i])
             gf_json_text(json, gf_launch_job_variables[i], job[i]);
 }
 
-void gf_log_header_put(struct gf_json *json, const char *const *job, const struct gf_rank *rank,
+void gf_log_header_put(struct gf_json *json, const gf_launch_value *job, const struct gf_rank *rank,
                        const char *version)
 {
     struct utsname host;

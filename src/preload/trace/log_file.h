@@ -30,9 +30,9 @@ ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, co
 
 /*
  * Adds the fields of the first line of a process's log, which describes the process. Allocates
- * nothing. job: the values of gf_launch_job_variables; NULL: not set.
+ * nothing. job: the values of gf_launch_job_variables; "": not set.
  */
-void gf_log_header_put(struct gf_json *json, const char *const *job, const struct gf_rank *rank,
+void gf_log_header_put(struct gf_json *json, const gf_launch_value *job, const struct gf_rank *rank,
                        const char *version);
 
 /* Returns the program's path, as the header contains it. May be called on any thread. */
