@@ -12,11 +12,16 @@
  * sources meanwhile: during a copy, which waits for a kernel, another thread puts a host function on the stream that
  * writes the copy's source. Prints "done" if each copy has only the old bytes or only the new ones.
  *
+ * sources urgent: a real-time thread launches kernels on the stream during copies that wait for a kernel. Exits with code 77
+ * if the machine permits no such thread.
+ *
  * sources beside|beside-function: the stream waits once for another one, which had only a kernel or a host function and is never
  * synchronized. Prints whether a later copy returns before the stream's kernel has ended.
  */
 #include "kit.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -204,6 +209,37 @@ static void copy_meanwhile(unsigned char *source)
         WANT(host[at] == host[2 * MIB]);
 }
 
+static volatile bool over;
+
+static void launch_often(void *unused)
+{
+    const struct sched_param lowest = {.sched_priority = 1};
+
+    (void)unused;
+    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest))
+        _exit(77);
+    while (!over) {
+        launch_for(1000, stream);
+        kit_sleep_us(300);
+    }
+}
+
+static void copy_beside_launches(unsigned char *source)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) { /* the library stages the next copies */
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, source, LARGE / 2, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+    kit_thread(context, launch_often, NULL);
+    for (unsigned i = 0; i < 2 * ROUNDS; i++) {
+        launch_for(3000000, stream);
+        MUST(cu.cuMemcpyHtoDAsync_v2(device, source, LARGE / 2, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+    }
+    over = true;
+    kit_join();
+}
+
 int main(int argc, char **argv)
 {
     unsigned char *pinned;
@@ -216,6 +252,11 @@ int main(int argc, char **argv)
         unsigned char *const source = kit_pageable(LARGE / 2);
         for (unsigned i = 0; i < kit_rounds(8 * ROUNDS); i++)
             copy_meanwhile(source);
+        puts("done");
+        return 0;
+    }
+    if (strcmp(argv[1], "urgent") == 0) {
+        copy_beside_launches(kit_pageable(LARGE / 2));
         puts("done");
         return 0;
     }

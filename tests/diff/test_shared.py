@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that share a stream. To other threads, a copy is one operation of its stream."""
 
+import json
 import os
 import pathlib
 import re
@@ -120,6 +121,15 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
 def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
     done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+
+
+def test_a_real_time_thread_makes_no_copy_read_its_source_in_vain(run, tmp_path):
+    done = run(APPS / "sources", "urgent", sim=True, GPUFEED_STAGE_RING=256 << 20, GPUFEED_REPORT=tmp_path / "report", **STAGED)
+    if done.returncode == 77:
+        pytest.skip("this machine permits no real-time thread")
+    assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
+    reasons = json.loads((tmp_path / "report").read_text())["transfers"]["to_device"]["reasons"]
+    assert reasons.get("shared", {"calls": 0})["calls"] < 12, reasons
 
 
 @pytest.mark.parametrize("preload, expected", [(False, "always waits\n"), (True, "returns early\n")])

@@ -465,12 +465,13 @@ static bool is_awake(const struct entry *entry)
  * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
  * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
  * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
- * handler left it by longjmp. Even a real-time thread waits for that: the event that is recorded
- * behind the DMA must not be behind its work, which may wait for the copy.
+ * handler left it by longjmp. Even an urgent call waits for that: the event that is recorded behind
+ * the DMA must not be behind its work, which may wait for the copy. A call is urgent if a real-time
+ * thread makes it, and the copy is cut. A whole copy would have to be made again.
  */
-static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns, bool realtime)
+static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns, bool urgent)
 {
-    const uint64_t limit = realtime                              ? 0
+    const uint64_t limit = urgent                                ? 0
                            : gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS
                            : gf_load_relaxed(&entry->awaits_dma) ? GF_TUNE_HOLD_DMA_NS
                                                                  : GF_TUNE_HOLD_NS;
@@ -491,9 +492,10 @@ static void await_entry(struct entry *entry, uint64_t ticket)
     uint32_t seen = gf_load_relaxed(&entry->progress);
     const bool realtime = gf_is_realtime();
 
-    if (realtime) /* the copy ends its hold before the next DMA */
-        gf_store_relaxed(&entry->lost, ticket);
     while (ticket_of(entry) == ticket) {
+        const bool urgent = realtime && gf_load_relaxed(&entry->cut);
+        if (urgent) /* the copy ends its hold before the next DMA */
+            gf_store_relaxed(&entry->lost, ticket);
         const uint32_t progress = gf_load_relaxed(&entry->progress);
         const uint64_t before = now;
         now = gf_now_ns();
@@ -506,7 +508,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
             look = waited + GF_TUNE_HOLD_NS;
         seen = progress;
         note_met(entry, ticket);
-        if (end_stalled(entry, ticket, waited - awake, realtime)) {
+        if (end_stalled(entry, ticket, waited - awake, urgent)) {
             gf_add_relaxed(&counts.ended, 1);
             break;
         }
