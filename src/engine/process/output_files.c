@@ -317,6 +317,7 @@ void gf_metrics_file_remove(const struct gf_report *report)
     if (!*report->preload->options->metrics || !gf_write_job_await(job) || !metrics_file.written)
         return;
     job->text = NULL;
+    job->length = 0;
     gf_write_job_start(job, report->preload);
     gf_write_job_await(job);
 }
