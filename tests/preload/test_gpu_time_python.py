@@ -67,6 +67,23 @@ def test_a_sleep_has_its_line(loop):
     assert " at program.py:" in summary and " in wait_for_nothing\n" in summary
 
 
+def test_what_follows_a_burst_of_launches_is_not_too_short_work(run, tmp_path):
+    program, report = tmp_path / "program.py", tmp_path / "report.json"
+    program.write_text(LOOP + textwrap.dedent("""
+        def compute():
+            for _ in range(300):
+                step()
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                sum(range(100))
+        steps(compute)
+    """))
+    done = run(DEBIAN, program, 4, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
+    assert done.returncode == 0, done.stderr
+    causes = {cause: share["s"] for cause, share in json.loads(report.read_text())["gpu_time"]["devices"][0]["causes"].items()}
+    assert causes.get("launches", 0) < 0.05 * causes["computing"], causes
+
+
 @pytest.mark.parametrize("version", sorted(PYTHONS))
 def test_call_paths_of_two_chains_do_not_mix(loop, tmp_path, version):
     start = "program.py:<module>;program.py:steps;program.py:<lambda>;program.py:one;program.py:inner_of_one"

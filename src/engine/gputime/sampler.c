@@ -192,6 +192,20 @@ static void count_waits(void)
     sampler.waits = waits;
 }
 
+#define SOON_NS (5 * LAUNCH_BOUND_NS)
+
+/*
+ * Whether a thread that submitted work in quick succession went on after `now`. If it computes
+ * instead, the gap stays open.
+ */
+static bool ends_soon(const struct gf_submit_gap *gap, uint64_t now)
+{
+    while (!gf_load_acquire(&gap->ended_ns) && gf_now_ns() < now + SOON_NS)
+        gf_sleep_ns(LAUNCH_BOUND_NS);
+    const uint64_t ended = gf_load_acquire(&gap->ended_ns);
+    return ended && ended < now + SOON_NS;
+}
+
 /*
  * moved: the number of calls that submitted work since the last sample. gap: NULL if the GPU is
  * busy.
@@ -212,7 +226,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
         .python = gf_load_relaxed(&device->gaps.last_python),
         .call = cause_of_call(),
         .between_ns = moved ? interval / moved : now - sampler.moved_ns,
-        .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS,
+        .launch_bound = moved && interval / moved < LAUNCH_BOUND_NS && ends_soon(gap, now),
         .after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
         .gap = gap,
     };
