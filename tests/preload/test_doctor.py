@@ -202,8 +202,8 @@ def test_a_launcher_that_switches_huge_pages_off():
     script = ("import ctypes, os, sys; assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0;"
               "os.execv(sys.argv[1], [sys.argv[1], 'doctor', '--json'])")
     told = subprocess.run([sys.executable, "-c", script, COMMAND], capture_output=True, text=True, check=False)
-    ill = {one["check"]: one for one in findings(told) if "huge" in one["check"]}
-    assert list(ill) == ["huge-pages"] and ill["huge-pages"]["status"] == "problem"
+    ill = {one["check"]: one for one in findings(told)}
+    assert ill["huge-pages"]["status"] == "problem"
     assert "THP_enabled: 0" in ill["huge-pages"]["evidence"] and "PR_SET_THP_DISABLE" in ill["huge-pages"]["fix"]
 
 

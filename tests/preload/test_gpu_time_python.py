@@ -301,7 +301,7 @@ def test_a_worker_that_waits_for_a_server_waits_for_storage(loop):
             here.send(b"?")
             return here.recv(1)
     """, 1), {"storage"})
-    assert line["function"] == "make" and "wait for storage" in summary
+    assert line["function"] == "make" and "wait for a file or the network" in summary
 
 
 def test_a_producer_without_work_is_a_wait_for_data(loop):

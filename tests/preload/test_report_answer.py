@@ -217,18 +217,18 @@ def test_gpu_time_leads(shown):
     assert answer(shown, report(gpu_time=busy))["verdict"][0] == "The GPU nearly always had work, except for 2.0 % of the time."
     done = shown(LOG, report(gpu_time=idle))
     assert " ".join(done.stdout.split()).startswith("The GPU had nothing to do 60 % of the time: waiting for data 50 %, waiting for Python's "
-                                                   "lock 7.0 %, new_cause 3.0 %. ")
+                                                   "GIL 7.0 %, new_cause 3.0 %. ")
     assert "\nGPU time (10.0 s of 1 GPU)\n" in done.stdout
     rows = [" ".join(row.split()) for row in done.stdout.split("\nGPU time")[1].split("\n\n")[0].splitlines()[1:]]
-    assert rows == ["nothing to do 60 %", "waiting for data 50 %", "waiting for Python's lock 7.0 %", "new_cause 3.0 %", "only copies 10 %",
+    assert rows == ["nothing to do 60 %", "waiting for data 50 %", "waiting for Python's GIL 7.0 %", "new_cause 3.0 %", "only copies 10 %",
                     "other work 30 %"]
     helps = answer(shown, LOG, report(gpu_time=idle))["helps"]
     assert helps[:2] == ["waiting for data (5 s of GPU time): use more DataLoader workers, or make their work cheaper",
-                         "waiting for Python's lock (700 ms of GPU time): move the work of other threads to processes"]
+                         "waiting for Python's GIL (700 ms of GPU time): move the work of other threads to processes"]
     assert not any(text.startswith("purge") for text in helps)  # its stalls are short, so no help is printed
     found = answer(shown, report(10, 0, gpu_time=idle), report(11, 1, gpu_time=busy))
     assert found["differing"] == ["rank 0 left its GPU without work 60 % of the time (median 2.0 %; mostly waiting for data 50 %)"]
-    assert found["verdict"][1] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's lock 3.5 %, " \
+    assert found["verdict"][1] == "The GPUs had nothing to do 31 % of the time: waiting for data 25 %, waiting for Python's GIL 3.5 %, " \
         "new_cause 1.5 %."
     assert found["gpu_time"]["devices.0.states.empty.share"] == pytest.approx((0.6 + 0.02) / 2)
 

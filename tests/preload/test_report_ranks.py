@@ -154,7 +154,7 @@ def test_steps_of_reports_without_marks(shown):
     one = report(step_times=step_times(100.0, slow=[slowest]))
     found = answer(shown, one)
     said = ("The median of 399 steps (a copy of 8 MiB to the GPU begins each) is 100 ms, the 99th percentile 200 ms; the longest took 900 ms, "
-            "in which the GPU had nothing to do for 600 ms: waiting for workers, which wait for storage. "
+            "in which the GPU had nothing to do for 600 ms: waiting for workers, which wait for a file or the network. "
             "The mean step waits 12 ms for data (12 % of the median).")
     assert said in found["verdict"]
     assert said.split(" steps ")[0] in " ".join(shown(one).stdout.split())

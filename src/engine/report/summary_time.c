@@ -11,7 +11,9 @@
 #define COPYING_MUCH 50u                   /* a larger share of copies gets a remedy */
 #define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
 #define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
-#define REMEDY_LEAST 50u                   /* a smaller share gets no remedy */
+#define LATER_LESS 50u   /* the share after the start is said if it is less by this */
+#define START_MUCH 100u  /* a larger share of the start does not take another cause's line */
+#define REMEDY_LEAST 50u /* a smaller share gets no remedy */
 
 static const struct {
     const char *words, *remedy;
@@ -191,8 +193,9 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
         return buf;
     if (cause == gf_host_preempted)
         say_users(&out, &time->without_cpu);
-    else if (cause == gf_host_computing && (computes_in_function_of(device, gf_host_file_write) ||
-                                            computes_in_function_of(device, gf_host_checkpoint)))
+    else if (cause == gf_host_computing && computes_in_function_of(device, gf_host_checkpoint))
+        gf_say(&out, "%s", causes[gf_host_checkpoint].remedy);
+    else if (cause == gf_host_computing && computes_in_function_of(device, gf_host_file_write))
         gf_say(&out, "write in another thread or process");
     else if (cause == gf_host_computing && is_begin_of_optimizer(device))
         gf_say(&out, "%s", causes[gf_host_optimizer].remedy);
@@ -232,11 +235,15 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
     char remedy[GF_REMEDY];
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
-    for (unsigned count = say_copying(out, device); count < CAUSES_SAID; count++) {
-        const unsigned cause = next_cause(device, said);
-        if (cause == GF_HOST_CAUSE_COUNT)
-            return;
+    unsigned count = say_copying(out, device), cause;
+
+    while ((cause = next_cause(device, said)) != GF_HOST_CAUSE_COUNT) {
+        const bool is_extra =
+            was_at_start(device, cause) && permille(device->cause_ns[cause], whole) >= START_MUCH;
         said[cause] = true;
+        if (count >= CAUSES_SAID && !is_extra)
+            continue;
+        count++;
         say_share(out, "\n  ", device->cause_ns[cause], whole);
         gf_say(out, " %s", causes[cause].words);
         say_line(out, "", &device->line[cause].at);
@@ -269,6 +276,22 @@ static void say_unknown(struct gf_textbuf *out, const struct gf_gpu_time_device 
             gf_say(out, " (%s)", reasons[i]);
 }
 
+/* A program's start is idle time that hides how busy the GPU is in a short run. */
+static void say_later(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
+                      uint64_t whole)
+{
+    const uint64_t start_ns = device->start.ns, empty_ns = device->state_ns[gf_gpu_empty];
+    uint64_t later_empty_ns = empty_ns;
+
+    for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
+        later_empty_ns -= gf_min(device->start.cause_ns[i], later_empty_ns);
+    if (start_ns &&
+        permille(later_empty_ns, whole - start_ns) + LATER_LESS <= permille(empty_ns, whole)) {
+        say_share(out, ", ", later_empty_ns, whole - start_ns);
+        gf_say(out, " after the first %lu s", (start_ns + UINT64_C(999999999)) / 1000000000);
+    }
+}
+
 static void say_device(struct gf_textbuf *out, unsigned number, bool several,
                        const struct gf_gpu_time_device *device)
 {
@@ -280,6 +303,7 @@ static void say_device(struct gf_textbuf *out, unsigned number, bool several,
         gf_say(out, "the GPU");
     say_share(out, " had nothing to do ", device->state_ns[gf_gpu_empty], whole);
     gf_say(out, " of %lu.%lu s", whole / 1000000000, whole / 100000000 % 10);
+    say_later(out, device, whole);
     if (permille(device->state_ns[gf_gpu_copying], whole))
         say_share(out, "; only copies ", device->state_ns[gf_gpu_copying], whole);
     say_unknown(out, device, whole);
