@@ -78,10 +78,12 @@ def test_what_follows_a_burst_of_launches_is_not_too_short_work(run, tmp_path):
                 sum(range(100))
         steps(compute)
     """))
-    done = run(DEBIAN, program, 4, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_REPORT=report, PYTHONDONTWRITEBYTECODE=1)
+    done = run(DEBIAN, program, 4, sim=True, PYTHONPATH=SOURCE / "tests" / "preload", GPUFEED_REPORT=report, GPUFEED_VERBOSE=1,
+               PYTHONDONTWRITEBYTECODE=1)
     assert done.returncode == 0, done.stderr
     causes = {cause: share["s"] for cause, share in json.loads(report.read_text())["gpu_time"]["devices"][0]["causes"].items()}
     assert causes.get("launches", 0) < 0.05 * causes["computing"], causes
+    assert "in compute (move that work" in done.stderr
 
 
 @pytest.mark.parametrize("version", sorted(PYTHONS))

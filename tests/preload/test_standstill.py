@@ -208,7 +208,7 @@ def test_a_standstill_is_named_once_and_its_end_is_logged(stood):
 def test_a_collective_that_waits_for_a_peer_is_no_progress(stood):
     said, events, _ = stood["collective"].result()
     assert [event["event"] for event in events] == ["standstill"], said
-    assert "after a wait for the GPU at program.py:" in events[0]["text"] and " in collective" in events[0]["text"]
+    assert ": waiting for the GPU at program.py:" in events[0]["text"] and " in collective" in events[0]["text"]
 
 
 def test_a_standstill_is_in_the_report_at_once(stood):

@@ -388,10 +388,10 @@ static void steps_have_a_line(void **state)
     facts[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 310 * MS;
     typical[FACT(GF_STEP_FACT_IDLE + gf_host_storage)] = 20 * MS;
     gf_summary_steps(&report, GF_TEST_INTO(line));
-    assert_string_equal(
-        line, "100 steps (a copy of 64 MiB to the GPU begins each): median 40.0 ms, p99 "
-              "90.0 ms, longest 500.0 ms, in which the GPU had nothing to do for 300.0 "
-              "ms: waiting for Python's GIL; the mean step waits 10.0 ms for data");
+    assert_string_equal(line,
+                        "100 steps (a copy of 64 MiB to the GPU begins each): median 40.0 ms, p99 "
+                        "90.0 ms, longest 500.0 ms, in which the GPU had nothing to do for 300.0 "
+                        "ms: waiting for Python's GIL; the mean step waits 10.0 ms for data");
     /* Idle time of less than a quarter of the excess does not explain the step. */
     memset(facts, 0, sizeof(step_times.slow[0].facts));
     facts[FACT(GF_STEP_FACT_IDLE + gf_host_gil)] = 100 * MS;

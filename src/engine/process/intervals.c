@@ -364,7 +364,10 @@ static void tell_standstill(const struct gf_standstill *standstill)
         gf_fmt(line, sizeof(line), " at %s:%d in %s", gf_path_file_name(at->file), at->line,
                at->function);
     gf_events_announce(gf_report_standstill, "no step has ended for %u s%s: %s%s", s, step,
-                       gf_summary_gpu_time_cause(standstill->cause), line);
+                       standstill->cause == gf_host_gpu_wait
+                           ? "waiting for the GPU"
+                           : gf_summary_gpu_time_cause(standstill->cause),
+                       line);
 }
 
 void gf_gpu_time_prepare(void)

@@ -514,7 +514,9 @@ static void say_groups(struct gf_answer *answer, const struct standing *standing
         say_members(answer->job, standing, (size_t)(group - standing->list), &out);
         if (group->step >= 0)
             gf_say(&out, " in step %lu", whole(group->step));
-        gf_say(&out, " for %lu s: %s%s", whole(group->s), gf_help_words(gf_help_host, group->cause),
+        gf_say(&out, " for %lu s: %s%s", whole(group->s),
+               strcmp(group->cause, "gpu_wait") == 0 ? "waiting for the GPU"
+                                                     : gf_help_words(gf_help_host, group->cause),
                group->at);
     }
     if (standing->count > GROUPS_SAID)
