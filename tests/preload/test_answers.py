@@ -334,7 +334,7 @@ CASES = {
     """, {"torch/__init__.py": "", "torch/utils/__init__.py": "", "torch/utils/data/__init__.py": "",
           "torch/utils/data/_utils/__init__.py": "",
           "torch/utils/data/_utils/fetch.py": "def fetch(dataset):\n    return dataset[0]\n"}, computes=True),
-    "optimizer": Case("optimizer", "keep its parameters", """
+    "optimizer": Case("optimizer", "keep the optimizer's parameters", """
         from torch.optim import adamw
         def update():
             adamw.step(lambda: None)  # here
@@ -362,7 +362,7 @@ CASES = {
         while time.thread_time() < end:
             simplify(40)
     """}, computes=True),
-    "checkpoint": Case("checkpoint", "another thread", """
+    "checkpoint": Case("checkpoint", "save less often", """
         import torch.serialization
         def save():
             torch.serialization.save("checkpoint")  # here
