@@ -90,7 +90,7 @@ int munmap(void *at, size_t bytes)
         if (getenv("FORK")) {
             pid_t child = fork();
             if (child == 0)
-                _exit(kept());
+                _exit(kept() + scan());
             int status;
             waitpid(child, &status, 0);
             dprintf(1, "a child keeps %d\n", status);

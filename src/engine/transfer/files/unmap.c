@@ -17,16 +17,13 @@
 
 #define SLOTS 2
 
-#ifdef __x86_64__
-#define PAGE_MOST 4096
-#else
-#define PAGE_MOST 65536
-#endif
 /*
- * Each slot keeps its file by a page of this array, because the program may map memory at any address
- * that was free (MAP_FIXED).
+ * Each slot keeps its file by one of these pages. The library maps them itself, because the program
+ * may map memory at any address that was free (MAP_FIXED). They are no data of the engine: a child
+ * does not inherit a page that keeps a file, and collectors of garbage or of leaks read all data of
+ * libraries. NULL: not mapped yet; a helper maps them before it reads the headroom.
  */
-static _Alignas(PAGE_MOST) char kept_pages[SLOTS][PAGE_MOST];
+static char *kept_pages;
 
 /*
  * A deleted file that stays open until a helper frees its pages. If `page` is NULL, there is no
@@ -55,8 +52,11 @@ static void read_headroom(void)
 
     if (gf_exchange_acquire(&busy, true))
         return;
+    if (!kept_pages)
+        kept_pages = gf_scratch_take(SLOTS * gf_page_size());
     gf_headroom_read_in(&scratch, "", -1, &left);
-    const bool known = left.bytes != GF_HEADROOM_UNKNOWN && statfs("/dev/shm", &shm) == 0;
+    const bool known =
+        kept_pages && left.bytes != GF_HEADROOM_UNKNOWN && statfs("/dev/shm", &shm) == 0;
     gf_store_relaxed(
         &headroom, known ? gf_min(left.bytes, (uint64_t)shm.f_bavail * (uint64_t)shm.f_bsize) : 0);
     gf_store_release(&read_ns, gf_now_ns());
@@ -86,10 +86,10 @@ static void job_done(struct gf_pieces *job)
 }
 
 /*
- * Replaces the page by zeros, which collectors of garbage or of leaks read as data of a library. If
- * the kernel refuses that (RLIMIT_MEMLOCK after mlockall), the page is unmapped, and `page` becomes
- * MAP_FAILED: the program may use the address, so the slot is never used again. Makes raw system
- * calls: only this file knows the address, so hooks must not see them.
+ * Replaces the page by an empty one. If the kernel refuses that (RLIMIT_MEMLOCK after mlockall), the
+ * page is unmapped, and `page` becomes MAP_FAILED: the program may use the address, so the slot is
+ * never used again. Makes raw system calls: only this file knows the address, so hooks must not see
+ * them.
  */
 static void free_page(struct slot *slot)
 {
@@ -156,7 +156,7 @@ static struct slot *keep_file(void *at, size_t bytes)
 
     if (!slot || madvise(at, bytes, MADV_DONTFORK) != 0)
         return NULL;
-    slot->page = kept_pages[slot - slots];
+    slot->page = kept_pages + (size_t)(slot - slots) * gf_page_size();
     slot->at = at;
     slot->bytes = bytes;
     /* An old size of 0 maps the pages a second time. */
