@@ -30,8 +30,8 @@
 #define GF_SUBMIT_NON_BLOCKING ((uintptr_t)4)
 
 /*
- * In gf_submitter.stream: the thread is inside calls on different streams, because a signal handler
- * or a tool's callback made the inner one.
+ * In gf_submitter.stream: a signal handler or a tool's callback has made another call, perhaps on
+ * another stream, inside the call that the thread is inside.
  */
 #define GF_SUBMIT_SEVERAL UINTPTR_MAX
 

@@ -214,7 +214,8 @@ void gf_submissions_lose(CUstream stream)
         return;
     for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++) {
         struct gf_submitter *other = &gf_submissions.submitters[i];
-        if (i != own && (gf_load_relaxed(&other->stream) & ~GF_SUBMIT_NON_BLOCKING) == handle)
+        const uintptr_t there = gf_load_relaxed(&other->stream);
+        if (i != own && (there == GF_SUBMIT_SEVERAL || (there & ~GF_SUBMIT_NON_BLOCKING) == handle))
             gf_store_seq_cst(&other->lost_stream, handle);
     }
     if (gf_unlikely(is_used(handle)))

@@ -170,16 +170,17 @@ static inline uintptr_t gf_submissions_stream_of(const struct gf_stream_slot *sl
 
 /*
  * Publishes the stream of the call that the thread of this set enters. Returns the value for
- * gf_submissions_leave. The store is sequentially consistent: the caller then loads `holds`.
+ * gf_submissions_leave. The store is sequentially consistent: the caller then loads `holds`. A call
+ * inside another one publishes GF_SUBMIT_SEVERAL until the outer call ends. Otherwise a copy that
+ * sees the inner call end would take the outer call for ended.
  */
 static inline uintptr_t gf_submissions_enter(unsigned set, uintptr_t stream)
 {
     _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
     if (gf_likely(set <= GF_SUBMITTERS_OWN)) {
-        const uintptr_t outer = gf_load_relaxed(own);
-        const bool several = gf_unlikely(outer != 0) && outer != stream;
+        const bool is_inner = gf_unlikely(gf_load_relaxed(own) != 0);
         gf_store_relaxed(&gf_submissions.submitters[set - 1].context, 0);
-        return gf_exchange_seq_cst(own, several ? GF_SUBMIT_SEVERAL : stream);
+        return gf_exchange_seq_cst(own, is_inner ? GF_SUBMIT_SEVERAL : stream);
     }
     gf_add_seq_cst(own, GF_SUBMIT_SOME);
     return 0;
@@ -188,13 +189,10 @@ static inline uintptr_t gf_submissions_enter(unsigned set, uintptr_t stream)
 static inline void gf_submissions_leave(unsigned set, uintptr_t outer)
 {
     _Atomic(uintptr_t) *const own = &gf_submissions.submitters[set - 1].stream;
-    if (gf_unlikely(set > GF_SUBMITTERS_OWN)) {
+    if (gf_unlikely(set > GF_SUBMITTERS_OWN))
         gf_sub_seq_cst(own, GF_SUBMIT_SOME);
-        return;
-    }
-    if (gf_unlikely(outer != 0)) /* the inner call's copy may have published its context */
-        gf_store_relaxed(&gf_submissions.submitters[set - 1].context, 0);
-    gf_store_release(own, outer);
+    else if (gf_likely(outer == 0))
+        gf_store_release(own, 0);
 }
 
 /* Whether a copy holds a stream. */
