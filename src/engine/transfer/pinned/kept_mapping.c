@@ -227,13 +227,10 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
         return false;
     gf_pinned_mapping_count(ret, true);
     ret->forks = gf_kept_mapping_forks();
-    /* A store to a page that the program has protected would end a helper, and with it the process. */
-    if (gf_range_reset(ret->at, ret->mapped)) {
-        zero_mapping(ret);
-        /* last, so that no child gets the bytes of the earlier buffer */
-        if (extend_mapping(ret, bytes) && gf_range_inherit(ret->at, ret->mapped, true))
-            return true;
-    }
+    zero_mapping(ret);
+    /* last, so that no child gets the bytes of the earlier buffer */
+    if (extend_mapping(ret, bytes) && gf_range_inherit(ret->at, ret->mapped, true))
+        return true;
     gf_pinned_mapping_unmap(ret);
     return false;
 }
@@ -256,6 +253,29 @@ static bool remove_rest(const struct gf_pinned_mapping *mapping)
 {
     const size_t rest = mapping->mapped - mapping->bytes;
     return !rest || madvise((char *)mapping->at + mapping->bytes, rest, MADV_REMOVE) == 0;
+}
+
+/*
+ * Moves the mapping, so that nothing is mapped where the buffer was, as after a free by the driver:
+ * the program may map memory there (MAP_FIXED). A userfaultfd of the buffer does not see the new
+ * range. The kernel refuses to move a mapping of which the program has changed a part, and may then
+ * have unmapped the new range already.
+ */
+static bool move_mapping(struct gf_pinned_mapping *mapping)
+{
+    static _Atomic bool refused; /* if true, one range was lost */
+    char *const to = gf_load_relaxed(&refused)
+                         ? NULL
+                         : gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE);
+
+    if (!to)
+        return false;
+    if (mremap(mapping->at, mapping->mapped, mapping->mapped, MREMAP_MAYMOVE | MREMAP_FIXED, to) ==
+        to)
+        mapping->at = to;
+    else
+        gf_store_relaxed(&refused, true);
+    return mapping->at == to;
 }
 
 /* A later buffer must not get pages of another node again. A node of -1 is not known. */
@@ -287,13 +307,14 @@ static unsigned remove_oldest(uint64_t before_ns, uint64_t most, unsigned number
     return count;
 }
 
-bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most)
+bool gf_kept_mapping_put(struct gf_pinned_mapping *mapping, uint64_t most)
 {
     struct gf_pinned_mapping gone[KEPT_MOST];
 
     if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
-        is_misplaced(mapping) || is_inherited(mapping) || !gf_permit(gf_permit_reset_range) ||
-        munlock(mapping->at, mapping->mapped) != 0 || !remove_rest(mapping))
+        is_misplaced(mapping) || is_inherited(mapping) ||
+        !gf_range_reset(mapping->at, mapping->mapped) || !remove_rest(mapping) ||
+        !move_mapping(mapping))
         return false;
     gf_pinned_mapping_count(mapping, false);
     pthread_mutex_lock(&kept_lock);

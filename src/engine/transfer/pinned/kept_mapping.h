@@ -72,10 +72,10 @@ bool gf_kept_mapping_take(struct gf_pool *pool, size_t bytes, const struct gf_ra
                           struct gf_pinned_mapping *ret);
 
 /*
- * Keeps a mapping, and unmaps the oldest ones, so that at most `most` bytes are kept. False: the
- * caller unmaps the mapping.
+ * Keeps a mapping, at another address, and unmaps the oldest ones, so that at most `most` bytes are
+ * kept. False: the caller unmaps the mapping.
  */
-bool gf_kept_mapping_put(const struct gf_pinned_mapping *mapping, uint64_t most);
+bool gf_kept_mapping_put(struct gf_pinned_mapping *mapping, uint64_t most);
 
 /*
  * Unmaps the mappings that were kept before this time (gf_now_ns), and then the oldest ones until at
