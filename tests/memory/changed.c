@@ -183,6 +183,24 @@ static void grow_secret(size_t size, int locks)
     free(block);
 }
 
+/* A program that compiles code into a block. */
+static void grow_code(size_t size)
+{
+    static const unsigned char code[] = {0xb8, 7, 0, 0, 0, 0xc3};
+    char *block = malloc(5 * MIB);
+    char *const start = (char *)((uintptr_t)block & ~(uintptr_t)(PAGE - 1));
+    const size_t length = ((size_t)(block - start) + 5 * MIB + PAGE - 1) & ~(size_t)(PAGE - 1);
+    memcpy(block + MIB, code, sizeof code);
+    if (mprotect(start, length, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) /* SELinux */
+        return free(block);
+    block = realloc(block, size);
+    need(block != NULL, "a larger block");
+#ifdef __x86_64__
+    need(((int (*)(void))(uintptr_t)(block + MIB))() == 7, "the block's code");
+#endif
+    free(block);
+}
+
 static void grown(void)
 {
     mallopt(M_MMAP_THRESHOLD, MIB); /* so that glibc maps each of the blocks */
@@ -194,6 +212,8 @@ static void grown(void)
         grow_secret(6 * MIB, locks);
         grow_secret((locks ? 7 : 40) * MIB, locks);
     }
+    grow_code(6 * MIB);
+    grow_code(40 * MIB);
     const struct rlimit limit = {(size_t)2 << 30, RLIM_INFINITY};
     need(setrlimit(RLIMIT_AS, &limit) == 0, "a limit, so that the kernel chooses the new place");
     for (int way = 0; way < 3; way++)

@@ -8,6 +8,7 @@
 #include "preload/heap/mappings.h"
 #include "preload/heap/slowpath.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
@@ -102,13 +103,6 @@ static bool is_foreign(uintptr_t start, size_t size)
     return syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0 && refused;
 }
 
-/* Undoes what the program may have set for these pages. Returns false if they cannot be writable. */
-static bool restore(uintptr_t start, size_t size)
-{
-    syscall(SYS_madvise, start, size, MADV_DOFORK);
-    return syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) == 0;
-}
-
 bool gf_big_is_split(uintptr_t start, size_t size)
 {
     if (gf_permit_sealed())
@@ -144,15 +138,26 @@ static void replace_foreign(uintptr_t start, size_t before, size_t after)
     gf_mappings_apply_policy((void *)start, after);
 }
 
+/* The kernel adds 0 to the first bytes. */
+static bool is_writable(uintptr_t start)
+{
+    const uint32_t none = 0;
+
+    return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 0, NULL, start,
+                   FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) != -1;
+}
+
 /*
- * As in glibc, MADV_DONTDUMP and MADV_WIPEONFORK, which keep secrets, stay. A filter of the program's (os/permit.h)
- * may forbid these calls.
+ * As in glibc, MADV_DONTDUMP and MADV_WIPEONFORK, which keep secrets, and PROT_EXEC stay. A filter of the program's
+ * (os/permit.h) may forbid these calls.
  */
 static void make_plain(uintptr_t start, size_t before, size_t after)
 {
     if (gf_permit_sealed())
         return;
-    restore(start, after);
+    syscall(SYS_madvise, start, after, MADV_DOFORK);
+    if (!is_writable(start))
+        syscall(SYS_mprotect, start, after, PROT_READ | PROT_WRITE);
     replace_foreign(start, before, after);
 }
 
@@ -231,8 +236,9 @@ static bool is_locked(uintptr_t start, size_t size)
 bool gf_big_renew(uintptr_t start, size_t size)
 {
     if (gf_permit_sealed() || is_locked(start, size) || is_foreign(start, size) ||
-        !restore(start, size))
+        syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
         return false;
+    syscall(SYS_madvise, start, size, MADV_DOFORK);
     syscall(SYS_madvise, start, size, MADV_DODUMP);
     if (gf_presence_allowed())
         gf_mappings_renew_policy((void *)start, size);
