@@ -87,7 +87,10 @@ int gf_input_open_any(const char *path)
     return open_again(open_file(path, O_PATH), path, false);
 }
 
-/* Closes and refuses a file that the kernel makes up. */
+/*
+ * Closes and refuses a file that the kernel makes up, and one of reserved huge pages: if another user truncates
+ * it while it is mapped, no page can be mapped in place of its bytes.
+ */
 static int refuse_kernel(int fd)
 {
     struct statfs system;
@@ -96,7 +99,7 @@ static int refuse_kernel(int fd)
     if (fd < 0 || syscall(SYS_fstatfs, fd, &system) ||
         (system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
          system.f_type != EFIVARFS_MAGIC && system.f_type != TRACEFS_MAGIC &&
-         system.f_type != DEBUGFS_MAGIC))
+         system.f_type != DEBUGFS_MAGIC && system.f_type != HUGETLBFS_MAGIC))
         return fd;
     syscall(SYS_close, fd);
     return -EINVAL;

@@ -2,6 +2,7 @@
 """Running processes of others, made so that `gpufeed top` takes long, opens what it must not, or shows what they want."""
 
 import json
+import mmap
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import sys
 import pytest
 
 from conftest import COMMAND, needs_root
-from test_input import RAW, bounded
+from test_input import ONE_PROCESS, RAW, bounded, elf, stall
 from test_stacks import FUSE
 
 HOSTILE = """
@@ -291,6 +292,21 @@ def test_a_long_list_of_mappings(tmp_path):
         finally:
             one.kill()
     assert int(re.search(rb"rchar: (\d+)", done.stdout)[1]) < 40e6, done
+
+
+def test_a_library_of_huge_pages(tmp_path):
+    """If the process truncates the file while it is mapped, no page can be put in place of its bytes."""
+    elf(tmp_path / "e.so", 1, b"1234")
+    file = os.memfd_create("e.so", os.MFD_HUGETLB)
+    os.ftruncate(file, 2 << 20)
+    try:
+        memory = mmap.mmap(file, 2 << 20)
+    except OSError:
+        pytest.skip("no huge page is reserved")
+    memory[:(tmp_path / "e.so").stat().st_size] = (tmp_path / "e.so").read_bytes()
+    for path in tmp_path / "e.so", f"/proc/{os.getpid()}/fd/{file}":
+        (tmp_path / "log").write_text(ONE_PROCESS + stall(1, stack='["0+10"]', modules='[{"path":"%s","build_id":"31323334"}]' % path))
+        assert (b"f+0x10" in bounded("report", tmp_path / "log", "--events").stdout) == (path == tmp_path / "e.so")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "large", "link"])
