@@ -206,7 +206,7 @@ static int add_object(const struct object *object, struct place *place, struct g
         return add_xml_node(object, place, machine);
     if (is_type(object, "Core") || is_type(object, "PU"))
         return add_xml_core(object, place, machine);
-    if (is_type(object, "Package")) {
+    if (is_type(object, "Package") || is_type(object, "Socket")) { /* as hwloc 1 writes it */
         place->package = place->packages++;
         place->package_depth = place->depth;
     }

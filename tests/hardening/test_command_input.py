@@ -169,3 +169,14 @@ def test_damaged_part_of_a_recording(run, tmp_path, old, new):
     path.write_text(text.replace(old, new, 1))
     done = run(COMMAND, "topo", preload=False, GPUFEED_MACHINE=tmp_path / "machine")
     assert done.returncode == (1 if "Misc" in new else 0) and len(done.stderr.splitlines()) == done.returncode, done
+
+
+def test_a_recording_of_hwloc_1(run, tmp_path):
+    """Its packages are sockets."""
+    assert run(COMMAND, "topo", "--record", tmp_path, preload=False).returncode == 0
+    path = tmp_path / "topology.xml"
+    outputs = []
+    for name in "Package", "Socket":
+        path.write_text(path.read_text().replace('type="Package"', f'type="{name}"'))
+        outputs.append(run(COMMAND, "topo", "--json", "--machine", tmp_path, preload=False).stdout)
+    assert outputs[0] == outputs[1] and '"socket": 0' in outputs[0] and 'type="Socket"' in path.read_text(), outputs
