@@ -5,9 +5,9 @@
 #include "base/fmt.h"
 #include "os/own_table.h"
 #include "os/permit.h"
+#include "os/procfs.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #define PATH "/sys/devices/system/cpu/possible"
 #define ID_BITS 22   /* of a thread id: PID_MAX_LIMIT */
@@ -54,13 +54,14 @@ static bool call_fcntl(int operation, short type, uint64_t start, uint64_t end, 
     return syscall(SYS_fcntl, fd, operation, ret) == 0;
 }
 
+/* By the real id: a setuid program that another user has started, and that holds his locks, has the effective one. */
 static bool is_of_user(unsigned tid)
 {
-    char path[32];
-    struct stat found;
+    char text[1024];
 
-    gf_fmt(path, sizeof(path), "/proc/%u", tid);
-    return syscall(SYS_newfstatat, AT_FDCWD, path, &found, 0) == 0 && found.st_uid == geteuid();
+    gf_procfs_read(text, sizeof(text), "", "proc/%u/status", tid);
+    const char *user = gf_procfs_field(text, "Uid");
+    return user && gf_procfs_number(user) == getuid();
 }
 
 /* Whether the file of /proc lists a lock on the byte: "lock: 1: OFDLCK ... 12345 12345". */

@@ -167,6 +167,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 }
 
 static uid_t claimant_user;            /* not 0: the user of the next claimant */
+static uid_t claimant_id;              /* its effective id; 0: that of a setuid program */
 static struct gf_cpu_claim last_claim; /* of the last claimant */
 
 /*
@@ -181,7 +182,7 @@ static pid_t start_claimant(const struct gf_cpus *cpus, unsigned *ret_count)
     const pid_t pid = fork();
     if (pid == 0) {
         struct gf_cpu_claim claim = {0};
-        if (claimant_user && setresuid(claimant_user, claimant_user, claimant_user))
+        if (claimant_user && setresuid(claimant_user, claimant_id, claimant_id))
             _exit(1);
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test kills no claimant */
         prctl(PR_SET_DUMPABLE, 1);
@@ -269,13 +270,16 @@ static void locks_of_others_do_not_count(void **state)
     const pid_t second = start_claimant(&cpus, &count);
     assert_int_equal(count, 2);
     if (geteuid() == 0) { /* only root can start a process of another user */
-        claimant_user = 65534;
+        claimant_user = claimant_id = 65534;
         const pid_t other = start_claimant(&cpus, &count);
-        claimant_user = 0;
         assert_int_equal(count, 1);
+        claimant_id = 0;
+        const pid_t setuid_program = start_claimant(&cpus, &count);
+        claimant_user = 0;
         const pid_t third = start_claimant(&cpus, &count);
         assert_int_equal(count, 3);
         kill_claimant(third);
+        kill_claimant(setuid_program);
         kill_claimant(other);
     }
     kill_claimant(second);
