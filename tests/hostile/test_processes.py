@@ -329,12 +329,12 @@ def test_report_of_a_process(hostile, tmp_path, kind):
     assert bounded("top", "-n1", one.pid).returncode == 0
 
 
-def test_rates_that_are_infinite(hostile, tmp_path):
-    """Numbers that a report may have, divided by a time that it may have."""
+def test_rates_of_a_tiny_time(hostile, tmp_path):
+    """A number that a report may have, divided by a time that it may have, would be infinite."""
     one = hostile(0, report=tmp_path / "report")
     (tmp_path / "report").write_text('{"pid":%d,"schema":1,"ran_s":5e-324,"steps":{"ended":1e17},"stalls":{"us":1}}' % one.pid)
     row, = json.loads(bounded("top", "--json", one.pid).stdout)["processes"]
-    assert row["source"] == "report_file" and row["steps_per_s"] is row["stalled_share"] is None, row
+    assert row["source"] == "report_file" and row["ran_s"] == row["stalled_share"] == 0, row
 
 
 def test_the_command_line_of_a_process(hostile, tmp_path):

@@ -390,12 +390,14 @@ def test_folders_that_cannot_be_compared(compare, tmp_path):
 
 
 @pytest.mark.parametrize("change, said", [({"ran_s": 0}, "took no time"), ({"ran_s": 1e-308}, "took no time"),
-                                          ({"steps": {"ended": 1, "us": 1e-300}}, None)])
+                                          ({"steps": {"ended": 1, "us": 1e-300}}, None),
+                                          ({"steps": {"ended": 5e-324, "us": 1e17}, "gpu_time": {"devices": [{"states": {"empty": {"s": 1}}}]}}, None)])
 def test_reports_without_a_time(compare, tmp_path, change, said):
-    """The ratio of the times would be infinite, which JSON cannot express."""
+    """The ratio of the times, or the time of a step, would be infinite, which JSON cannot express."""
     base, other = write_runs(tmp_path / "base", [None] * 6), write_runs(tmp_path / "other", [1000] * 6)
     for path in base.glob("*.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     for words in ([base, other], [other, base], [base, base]):
         found = compare(*words, "--json")
         assert said and (found.returncode, found.stdout) == (1, "") and said in found.stderr or json.loads(found.stdout)["time"] == "run", found
+        assert not re.search(r"\binf\b", compare(*words).stdout)

@@ -36,7 +36,7 @@ const json_t *gf_report_at(const json_t *report, const char *path)
 double gf_report_number(const json_t *report, const char *path)
 {
     const double number = json_number_value(gf_report_at(report, path));
-    return number >= 0 && number < 1e18 ? number : 0;
+    return number > 1e-18 && number < 1e18 ? number : 0; /* quotients are finite */
 }
 
 const char *gf_report_plain(const char *name, size_t size)

@@ -27,20 +27,18 @@ static json_t *gf_top_json_row(const struct gf_snapshot *snapshot,
         return json_pack("{s:i,s:o}", "pid", snapshot->pid, "source",
                          gf_json_text(source_name(snapshot->source)));
     gf_process_figures_read(snapshot, history, &figures);
-    return json_pack("{s:i,s:o,s:o,s:f,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:o,s:o,s:i,s:i}", "pid",
+    return json_pack("{s:i,s:o,s:o,s:f,s:f,s:o,s:o,s:o,s:f,s:f,s:f,s:o,s:b,s:o,s:o,s:i,s:i}", "pid",
                      snapshot->pid, "source", gf_json_text(source_name(snapshot->source)), "rank",
                      figures.rank < 0 ? json_null() : json_integer(figures.rank), "ran_s",
-                     figures.ran_s, "steps_per_s", gf_json_number(figures.steps, true),
-                     "detected_steps_per_s",
+                     figures.ran_s, "steps_per_s", figures.steps, "detected_steps_per_s",
                      gf_json_number(figures.detected_steps, figures.detected_steps >= 0),
                      "idle_share", gf_json_number(figures.idle, figures.idle >= 0), "idle_cause",
-                     gf_json_text(figures.idle_cause), "to_device_bytes_per_s",
-                     gf_json_number(figures.to_device, true), "from_device_bytes_per_s",
-                     gf_json_number(figures.from_device, true), "stalled_share",
-                     gf_json_number(figures.stalled, true), "stall_cause",
-                     gf_json_text(figures.stall_cause), "bound", figures.is_bound, "gpu",
-                     gf_json_text(figures.gpu), "command", gf_json_text(snapshot->command),
-                     "workers", (int)history->workers, "workers_asleep", (int)history->asleep);
+                     gf_json_text(figures.idle_cause), "to_device_bytes_per_s", figures.to_device,
+                     "from_device_bytes_per_s", figures.from_device, "stalled_share",
+                     figures.stalled, "stall_cause", gf_json_text(figures.stall_cause), "bound",
+                     figures.is_bound, "gpu", gf_json_text(figures.gpu), "command",
+                     gf_json_text(snapshot->command), "workers", (int)history->workers,
+                     "workers_asleep", (int)history->asleep);
 }
 
 #define MIB (double)(1 << 20)
