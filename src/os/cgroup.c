@@ -258,8 +258,28 @@ uint64_t gf_cgroup_throttled_ns(const char *root)
     return throttled.ns;
 }
 
+/*
+ * Returns the root of a mount of a file that the runtime puts into the container; NULL for another line. A line is
+ * "36 35 8:1 /containers/ID/hostname /etc/hostname options - type source options". Paths of other mounts have ids
+ * of layers and of other containers, or any text of another user.
+ */
+static char *root_of_file(char *line)
+{
+    char *root = line, *end;
+
+    for (unsigned i = 0; i < 3; i++) {
+        root += strcspn(root, " ");
+        root += *root == ' ';
+    }
+    end = root + strcspn(root, " ");
+    if (strncmp(end, " /etc/host", strlen(" /etc/host")) != 0)
+        return NULL;
+    *end = '\0';
+    return root;
+}
+
 /* Finds a run of exactly 64 hex digits in a line of the file. */
-static bool find_digits(const char *path, char ret[GF_CONTAINER_ID])
+static bool find_digits(const char *path, bool has_mounts, char ret[GF_CONTAINER_ID])
 {
     char buf[2048]; /* longer lines are cut */
     struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
@@ -267,27 +287,25 @@ static bool find_digits(const char *path, char ret[GF_CONTAINER_ID])
 
     if (!gf_procfs_lines_open(&lines, path))
         return false;
-    for (const char *at = NULL; !found && (at = gf_procfs_lines_next(&lines));)
+    for (char *at = NULL; !found && (at = gf_procfs_lines_next(&lines));) {
+        if (has_mounts && (lines.continued || !(at = root_of_file(at))))
+            continue;
         for (size_t length; !found && *at; at += length ? length : 1) {
             length = strspn(at, "0123456789abcdef");
             found = length == GF_CONTAINER_ID - 1;
             if (found)
                 memcpy(ret, at, length);
         }
+    }
     gf_procfs_lines_close(&lines);
     return found;
 }
 
+/* In a cgroup namespace, the first file shows no path. */
 static void find_id(void *closure)
 {
-    /*
-     * In a cgroup namespace, the first file shows no path. Then the id is in the paths of the
-     * container's mounts.
-     */
-    static const char *const paths[] = {"/proc/self/cgroup", "/proc/self/mountinfo"};
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(paths) && !find_digits(paths[i], closure); i++)
-        ;
+    if (!find_digits("/proc/self/cgroup", false, closure))
+        find_digits("/proc/self/mountinfo", true, closure);
 }
 
 bool gf_container_id(char ret[GF_CONTAINER_ID])

@@ -4,14 +4,16 @@
 
 import json
 import os
+import pathlib
 import re
 import resource
 import shutil
 import subprocess
+import sys
 
 import pytest
 
-from conftest import BUILD, COMMAND, SYSCALL_KIT
+from conftest import BUILD, COMMAND, START_COPIES, SYSCALL_KIT, needs_root
 
 # The folder in which a script runs gets a file of this name if a planted command ran.
 PWNED = "PWNED"
@@ -368,3 +370,17 @@ def test_a_description_at_which_hwloc_asserts(tmp_path, text):
     (tmp_path / "topology.txt").write_text(text)
     done = bounded("topo", "--machine", tmp_path)
     assert done.returncode == 1 and "Argument list too long" in done.stderr, done
+
+
+@needs_root
+@pytest.mark.skipif(re.search("[0-9a-f]{64}", pathlib.Path("/proc/self/cgroup").read_text()) is not None, reason="this is a container")
+@pytest.mark.parametrize("mount, known", [("-t tmpfs {id} {folder}", False), ("--bind {folder}/hostname /etc/hostname", True)])
+def test_the_id_of_a_container(run, tmp_path, mount, known):
+    """Any user's FUSE file system, and each of Docker's layers on the host, may have such a path."""
+    name = 32 * "ab"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "hostname").write_text("h\n")
+    script = f"mount {mount.format(id=name, folder=tmp_path / name)}" + '; exec "$@"'
+    run("unshare", "-m", "sh", "-ec", script, "sh", sys.executable, "-c", "import ctypes" + START_COPIES + "copy(2)", sim=True,
+        GPUFEED_LOG=tmp_path / "log")
+    assert json.loads((tmp_path / "log").read_text().splitlines()[0])["container"] == (name if known else None)
