@@ -228,15 +228,15 @@ def frees(log):
 
 @pytest.mark.parametrize("way", ["_exit", "_Exit", "quick_exit", "handler", "exit"])
 def test_processes_that_leave_right_behind_a_stall(run, tmp_path, way):
-    """Each process has its own writer thread, which cannot run before the process ends. One of the processes may lack lines:
-    where a writer has no CPU for 100 ms in the middle of a line, its process ends without them."""
+    """Each process has its own writer thread, which cannot run before the process ends. A third of the processes may lack
+    lines: where a writer has no CPU for 100 ms in the middle of a line, its process ends without them."""
     env = run.env(sim=True, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
     leaving = [subprocess.Popen([APPS / "leaves", way], env=env) for _ in range(AT_ONCE)]
     assert [process.wait() for process in leaving] == [7] * AT_ONCE
     started = {process.pid for process in leaving}
     for found in frees(tmp_path / "log"), events(tmp_path / "log", "exit"):
         logged = [event["pid"] for event in found]
-        assert len(set(logged)) == len(logged) >= AT_ONCE - 1 and started.issuperset(logged), (started, logged)
+        assert len(set(logged)) == len(logged) >= AT_ONCE * 2 / 3 and started.issuperset(logged), (started, logged)
 
 
 def test_python_that_leaves_right_behind_a_stall(program, tmp_path):  # noqa: F811
