@@ -3,6 +3,7 @@
 #include "pinned_buffer_kit.h"
 
 #include "base/clock.h"
+#include "engine/transfer/pages.h"
 #include "engine/transfer/pinned/kept_mapping.h"
 #include "engine/transfer/pinned/pinned_mapping.h"
 #include "engine/transfer/pinned/pinned_buffer.h"
@@ -229,6 +230,19 @@ static void range_of_a_freed_buffer_is_free(void **state)
     munmap(own, 4 * MIB);
 }
 
+static void mapping_that_the_program_has_changed_is_not_kept(void **state)
+{
+    (void)state;
+    gf_vma_query_start();
+    char *p = get_again(4 * MIB);
+    assert_ptr_equal(
+        mmap(p + MIB, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        p + MIB);
+    put_back(p);
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    assert_false(is_mapped(p) || is_mapped(p + MIB));
+}
+
 /* Another thread may get a buffer while a fork is under way, after the handlers before the fork. */
 static bool wants_fork;
 static char *during_fork;
@@ -324,6 +338,8 @@ int main(void)
         cmocka_unit_test_setup(kept_mapping_is_not_inherited, begin),
         cmocka_unit_test_setup(mapping_of_a_fork_under_way_is_not_kept, begin),
         cmocka_unit_test_setup(sizes_are_recycled, begin),
+        /* last, because kernels before 6.11 then let no mapping be kept */
+        cmocka_unit_test_setup(mapping_that_the_program_has_changed_is_not_kept, begin),
     };
     return cmocka_run_group_tests_name("kept", tests, NULL, NULL);
 }

@@ -258,17 +258,19 @@ static bool remove_rest(const struct gf_pinned_mapping *mapping)
 /*
  * Moves the mapping, so that nothing is mapped where the buffer was, as after a free by the driver:
  * the program may map memory there (MAP_FIXED). A userfaultfd of the buffer does not see the new
- * range. The kernel refuses to move a mapping of which the program has changed a part, and may then
- * have unmapped the new range already.
+ * range. Fails if the program has mapped something over a part of the buffer. Kernels before 6.17 then
+ * refuse to move the range, and may have unmapped the new one already.
  */
 static bool move_mapping(struct gf_pinned_mapping *mapping)
 {
     static _Atomic bool refused; /* if true, one range was lost */
-    char *const to = gf_load_relaxed(&refused)
-                         ? NULL
-                         : gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE);
+    const uintptr_t at = (uintptr_t)mapping->at;
+    struct gf_vma vma;
+    char *to;
 
-    if (!to)
+    if (gf_load_relaxed(&refused) ||
+        (gf_vma_query(at, &vma, NULL, 0) == 0 && vma.end - at < mapping->mapped) ||
+        !(to = gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE)))
         return false;
     if (mremap(mapping->at, mapping->mapped, mapping->mapped, MREMAP_MAYMOVE | MREMAP_FIXED, to) ==
         to)
