@@ -45,20 +45,22 @@ static bool begins_assertion(const char *at, unsigned depth)
 }
 
 /*
- * Whether the description has at most `most` objects and no index above `most`. The number of objects
- * is the product of the counts of all levels. For example, "Package:2 [NUMANode(memory=8GB)] Core:4
- * PU:2(indexes=...)" has 16 objects. Negative numbers are refused, because hwloc reads them as very
- * large ones. The text need not be valid. May be called on any thread.
+ * Whether the description has at most `most` objects, as many in brackets, and no index above `most`. The number
+ * of objects is the product of the counts of all levels; of one in brackets, that of the levels before it. For
+ * example, "Package:2 [NUMANode(memory=8GB)] Core:4 PU:2(indexes=...)" has 16 objects, and 2 in brackets. Negative
+ * numbers are refused, because hwloc reads them as very large ones. The text need not be valid. May be called on any
+ * thread.
  */
 static bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
 {
-    uint64_t objects = 1;
+    uint64_t objects = 1, in_brackets = 0;
     unsigned depth = 0;
 
     for (const char *at = text; *at; at++) {
         depth += *at == '(';
         depth -= *at == ')' && depth;
-        if (((*at == '-' || *at == '+') && at[1] >= '0' && at[1] <= '9') ||
+        in_brackets += *at == '[' ? objects : 0;
+        if (((*at == '-' || *at == '+') && at[1] >= '0' && at[1] <= '9') || in_brackets > most ||
             begins_assertion(at, depth))
             return false;
         if (*at < '0' || *at > '9')

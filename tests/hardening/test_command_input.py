@@ -122,7 +122,8 @@ def test_interpreter_that_is_a_fifo(run, tmp_path, flags):
                                   "Package:0x7fffffff PU:2", "Package:4 PU:4096",
                                   "Package:2 [NUMANode:3000] Core:3000 PU:1", "Package:2 Core:-2 PU:2",
                                   "Package:2 Core:1 PU:2(indexes=0,1,2,4294967295)", "Package:2 Core:1 PU:2(indexes=0,1,2,-1)",
-                                  "Package:2 [NUMANode(memory=8GB indexes=0,0x7fffffff)] PU:2"])
+                                  "Package:2 [NUMANode(memory=8GB indexes=0,0x7fffffff)] PU:2",
+                                  "Package:64 " + 65 * "[NUMANode] " + "PU:1"])
 def test_recording_of_too_many_processors(run, tmp_path, text):
     (tmp_path / "topology.txt").write_text(text + "\n")
     done = run("/bin/sh", "-c", 'ulimit -v 4000000; exec "$@"', "sh", COMMAND, "topo", preload=False,
