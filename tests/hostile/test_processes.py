@@ -343,3 +343,13 @@ def test_the_command_line_of_a_process(hostile, tmp_path):
     for flags in ["-n1"], ["--json"]:
         text = bounded("top", *flags, one.pid).stdout.decode()
         assert re.search("a\\?.31m\\?+b", text) and not RAW.search(text), text
+
+
+def test_a_trace_for_a_terminal(tmp_path):
+    """The bytes of PyTorch's trace are copied as they are."""
+    (tmp_path / "log").write_text(ONE_PROCESS)
+    (tmp_path / "trace").write_text('{"traceEvents":[{"name":"\x1b[31m"}]}')
+    words = f"{COMMAND} report --perfetto=- --with {tmp_path}/trace {tmp_path}/log"
+    shown = subprocess.run(["script", "-qc", words, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).stdout
+    assert b"\x1b" not in shown and b"write --perfetto to a file" in shown, shown
+    assert b"\x1b" in subprocess.run(words.split(), capture_output=True, timeout=60, check=True).stdout

@@ -210,6 +210,9 @@ static int check_files(const struct gf_report_flags *ret)
 
     if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
         error = "--with needs --perfetto FILE";
+    else if (ret->files[GF_FILE_WITH] && strcmp(ret->files[GF_FILE_PERFETTO], "-") == 0 &&
+             isatty(STDOUT_FILENO))
+        error = "a terminal may execute bytes of the trace of --with; write --perfetto to a file";
     else if (ret->idle && ret->form != GF_FORM_FOLDED)
         error = "--idle needs --folded";
     else if (ret->idle && ret->by != GF_BY_COUNT && ret->by != GF_BY_RANK)
