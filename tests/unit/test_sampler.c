@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often the sampler samples: engine/gputime/sampler.c, with clocks that a test sets. */
+/* How often the sampler samples, and what it sees: engine/gputime/sampler.c, with clocks that a test sets. */
 #include "unit.h"
 
 #include "base/atomic.h"
@@ -38,6 +38,33 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
     return 0;
 }
 
+/*
+ * A program that submits a burst of work, waits for it, and goes on soon. The sampler sees it after the
+ * wait, and looks a second time when it has gone on.
+ */
+static struct gf_submit_table table;
+static bool program_waits;
+
+static void submit_and_wait(void)
+{
+    struct gf_submitter *const own = &table.submitters[0];
+    gf_store_relaxed(&own->begun, gf_load_relaxed(&own->begun) + 1000);
+    gf_store_relaxed(&own->ended, gf_load_relaxed(&own->begun));
+    gf_store_relaxed(&own->waited, gf_load_relaxed(&own->begun));
+    gf_store_relaxed(&own->waits, gf_load_relaxed(&own->waits) + 1);
+}
+
+int __wrap_nanosleep(const struct timespec *length, struct timespec *rest);
+int __wrap_nanosleep(const struct timespec *length, struct timespec *rest)
+{
+    (void)rest;
+    gf_add_relaxed(&fake.now_ns, (uint64_t)length->tv_nsec);
+    gf_add_relaxed(&table.submitters[0].begun, 1);
+    gf_add_relaxed(&table.submitters[0].ended, 1);
+    gf_store_release(&table.gaps[0].ended_ns, gf_load_relaxed(&fake.now_ns));
+    return 0;
+}
+
 /* Called by the sampler before each sample. The sampler ends if it cannot sleep. */
 int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *length,
                            struct timespec *rest);
@@ -58,6 +85,8 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *le
         return ENOSYS;
     }
     fake.sleeps++;
+    if (program_waits)
+        submit_and_wait();
     gf_add_relaxed(&fake.now_ns, ns);
     gf_add_relaxed(&fake.cpu_ns, ns * share[phase] / 1000);
     return 0;
@@ -114,7 +143,6 @@ static void run_phases(unsigned hz)
                                         .cuCtxSetCurrent = set_current,
                                         .cuCtxGetDevice = read_device,
                                         .cuStreamQuery = query};
-    static struct gf_submit_table table;
     static const struct gf_heap_ops heap;
     static struct gf_options options;
     static const struct gf_preload preload = {.options = &options,
@@ -131,8 +159,8 @@ static void run_phases(unsigned hz)
     sem_init(&fake.end, 0, 0);
     gf_sampler_prepare(&preload, NULL, NULL);
     gf_sampler_start();
-    while (sem_wait(&fake.end) == -1)
-        ;
+    while ((program_waits ? sem_trywait : sem_wait)(&fake.end) == -1)
+        ; /* the thread computes */
 }
 
 /* A process has one sampler, so each rate needs a process. */
@@ -167,11 +195,31 @@ static void a_rate_that_the_user_asked_for_stays(void **state)
         assert_int_equal(interval_us[phase], 500);
 }
 
+static void a_program_that_goes_on_after_a_wait_still_waited(void **state)
+{
+    struct gf_gpu_time found;
+    int status;
+
+    (void)state;
+    const pid_t child = fork();
+    if (child == 0) {
+        program_waits = true;
+        gf_store_relaxed(&table.contexts[0].context, (uintptr_t)&table);
+        run_phases(100);
+        gf_sampler_read(&found);
+        const struct gf_gpu_time_device *const device = &found.device[0];
+        _exit(!device->cause_ns[gf_host_gpu_wait] || device->cause_ns[gf_host_launches]);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costly_samples_become_rarer_and_cheap_ones_frequent),
         cmocka_unit_test(a_rate_that_the_user_asked_for_stays),
+        cmocka_unit_test(a_program_that_goes_on_after_a_wait_still_waited),
     };
     interval_us = mmap(NULL, PHASES * sizeof(*interval_us), PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -217,7 +217,10 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
     const pid_t ender = gf_load_relaxed(&device->gaps.last_ender);
     const struct gf_submit_table *table = sampler.preload->submissions;
     const pid_t starter = table->starter ? table->starter : getpid();
-    const bool was_quick = moved && interval / moved < LAUNCH_BOUND_NS,
+    /* before ends_soon() waits, in which the thread may leave the call, or submit the next work */
+    const enum gf_host_cause call = cause_of_call();
+    const bool after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
+               was_quick = moved && interval / moved < LAUNCH_BOUND_NS,
                is_quick = was_quick && ends_soon(gap, now);
     struct gf_host_sample sample = {
         .now = now,
@@ -226,12 +229,12 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
         .starter_python = table->starter_python,
         .python_tid = gf_load_relaxed(&device->gaps.last_python_tid),
         .python = gf_load_relaxed(&device->gaps.last_python),
-        .call = cause_of_call(),
+        .call = call,
         .between_ns = !moved                   ? now - sampler.moved_ns
                       : was_quick && !is_quick ? interval
                                                : interval / moved,
         .launch_bound = is_quick,
-        .after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
+        .after_wait = after_wait,
         .gap = gap,
     };
 
