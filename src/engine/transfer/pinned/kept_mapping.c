@@ -256,21 +256,36 @@ static bool remove_rest(const struct gf_pinned_mapping *mapping)
 }
 
 /*
+ * Whether the range is one mapping of anonymous shared memory, as the kernel names it. Otherwise the
+ * program has mapped something over the buffer, which is not the library's to keep. True if the kernel
+ * cannot describe mappings.
+ */
+static bool is_own(const struct gf_pinned_mapping *mapping)
+{
+    static const char own[] = "/dev/zero (deleted)";
+    const uintptr_t at = (uintptr_t)mapping->at;
+    char name[sizeof(own)];
+    struct gf_vma vma;
+    const int error = gf_vma_query(at, &vma, name, sizeof(name));
+
+    return error ? error != ENAMETOOLONG
+                 : vma.end - at >= mapping->mapped && strcmp(name, own) == 0;
+}
+
+/*
  * Moves the mapping, so that nothing is mapped where the buffer was, as after a free by the driver:
  * the program may map memory there (MAP_FIXED). A userfaultfd of the buffer does not see the new
- * range. Fails if the program has mapped something over a part of the buffer. Kernels before 6.17 then
- * refuse to move the range, and may have unmapped the new one already.
+ * range. Kernels before 6.17 refuse to move several mappings, and may have unmapped the new range
+ * already.
  */
 static bool move_mapping(struct gf_pinned_mapping *mapping)
 {
     static _Atomic bool refused; /* if true, one range was lost */
-    const uintptr_t at = (uintptr_t)mapping->at;
-    struct gf_vma vma;
-    char *to;
+    char *const to = gf_load_relaxed(&refused) || !is_own(mapping)
+                         ? NULL
+                         : gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE);
 
-    if (gf_load_relaxed(&refused) ||
-        (gf_vma_query(at, &vma, NULL, 0) == 0 && vma.end - at < mapping->mapped) ||
-        !(to = gf_map_at_huge_page(mapping->mapped, PROT_NONE, MAP_NORESERVE)))
+    if (!to)
         return false;
     if (mremap(mapping->at, mapping->mapped, mapping->mapped, MREMAP_MAYMOVE | MREMAP_FIXED, to) ==
         to)
