@@ -349,7 +349,8 @@ def test_a_trace_for_a_terminal(tmp_path):
     """The bytes of PyTorch's trace are copied as they are."""
     (tmp_path / "log").write_text(ONE_PROCESS)
     (tmp_path / "trace").write_text('{"traceEvents":[{"name":"\x1b[31m"}]}')
-    words = f"{COMMAND} report --perfetto=- --with {tmp_path}/trace {tmp_path}/log"
-    shown = subprocess.run(["script", "-qc", words, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).stdout
-    assert b"\x1b" not in shown and b"write --perfetto to a file" in shown, shown
+    for path in "/dev/tty", "/dev/stdout", "-":
+        words = f"{COMMAND} report --perfetto={path} --with {tmp_path}/trace {tmp_path}/log"
+        shown = subprocess.run(["script", "-qc", words, "/dev/null"], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False).stdout
+        assert b"\x1b" not in shown and b"write --perfetto to a file" in shown, shown
     assert b"\x1b" in subprocess.run(words.split(), capture_output=True, timeout=60, check=True).stdout

@@ -204,14 +204,28 @@ static bool has_same_file(const struct gf_report_flags *ret)
     return false;
 }
 
+/* Whether the path of a file to write means a terminal: "-", /dev/stdout, /dev/tty. */
+static bool is_terminal(const char *path)
+{
+    struct stat found;
+
+    if (strcmp(path, "-") == 0)
+        return isatty(STDOUT_FILENO);
+    if (stat(path, &found) != 0 || !S_ISCHR(found.st_mode))
+        return false;
+    const int fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    const bool is = isatty(fd);
+    close(fd);
+    return is;
+}
+
 static int check_files(const struct gf_report_flags *ret)
 {
     const char *error = NULL;
 
     if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
         error = "--with needs --perfetto FILE";
-    else if (ret->files[GF_FILE_WITH] && strcmp(ret->files[GF_FILE_PERFETTO], "-") == 0 &&
-             isatty(STDOUT_FILENO))
+    else if (ret->files[GF_FILE_WITH] && is_terminal(ret->files[GF_FILE_PERFETTO]))
         error = "a terminal may execute bytes of the trace of --with; write --perfetto to a file";
     else if (ret->idle && ret->form != GF_FORM_FOLDED)
         error = "--idle needs --folded";
