@@ -121,9 +121,9 @@ struct gf_submitter {
     /*
      * A Dekker-style handshake of a copy that has waited for its stream with a hook that destroys the
      * stream. The copy stores `used_stream`, until it holds the stream or the driver has made it, then
-     * loads `lost_stream`; the hook stores `lost_stream`, then loads `used_stream`.
+     * loads `copy_stream`, its own stream; the hook replaces `copy_stream` by 0, then loads `used_stream`.
      */
-    _Atomic(uintptr_t) used_stream, lost_stream;
+    _Atomic(uintptr_t) used_stream, copy_stream;
     /* Of the thread's per-thread streams; unused in shared records. */
     struct gf_visible own_visible;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|met|crowd|fault|late. Prints "done" if
- * the copy is made after the stream's work, and later copies, too. met: after the wait, a third thread is inside a call on
+ * A thread destroys the stream for which another thread's copy waits: gone h2d|d2h|call|met|crowd|fault|late. Prints
+ * "done" if the copy is made after the stream's work, and later copies, too. call: a signal handler makes a call inside the
+ * copy, and another stream is destroyed, too. met: after the wait, a third thread is inside a call on
  * the stream, so the driver makes the copy. crowd: other threads have all records of their own that the library gives.
  * fault: the stream is destroyed while the program's handler of a fault runs, in the middle of the copy. late: that handler
  * runs for longer than the other thread waits.
@@ -50,11 +51,31 @@ static void meet(void *event)
     cu.cuStreamWaitEvent(stream, event, 0);
 }
 
+static CUevent of_handler;
+static CUstream others[2];
+
+static void on_signal(int number)
+{
+    (void)number;
+    MUST(cu.cuEventRecord(of_handler, others[0]));
+}
+
+static void interrupt_copy(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+
+    WANT(sigaction(SIGUSR1, &action, NULL) == 0);
+    WANT(tgkill(getpid(), copier, SIGUSR1) == 0);
+    kit_sleep_us(30000);
+}
+
 static void round_of(bool back, CUevent met)
 {
     static bool yes = true;
 
     stream = kit_stream();
+    for (unsigned i = 0; of_handler && i < 2; i++)
+        others[i] = kit_stream();
     for (unsigned i = 0; i < 8; i++) { /* the library stages the next copies */
         MUST(cu.cuMemcpyHtoDAsync_v2(device, host, SIZE, stream));
         MUST(cu.cuStreamSynchronize(stream));
@@ -67,12 +88,16 @@ static void round_of(bool back, CUevent met)
     for (unsigned i = 0; i < 100 && !kit_sleeps(copier); i++) /* a driver may wait without sleep */
         kit_sleep_us(1000);
     kit_sleep_us(30000);
+    if (of_handler)
+        interrupt_copy();
     if (met)
         kit_thread(context, meet, met);
     while (met && cu.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
         kit_sleep_us(1000);
     kit_sleep_us(met ? 30000 : 0);
     MUST(cu.cuStreamDestroy_v2(stream));
+    if (of_handler)
+        MUST(cu.cuStreamDestroy_v2(others[1]));
     kit_join();
     MUST(cu.cuCtxSynchronize());
     if (!back)
@@ -186,6 +211,8 @@ int main(int argc, char **argv)
     MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     if (strcmp(argv[1], "crowd") == 0)
         crowd();
+    if (strcmp(argv[1], "call") == 0)
+        of_handler = event;
     const bool late = strcmp(argv[1], "late") == 0, faults = late || strcmp(argv[1], "fault") == 0;
     if (faults)
         fault(late);

@@ -140,7 +140,7 @@ def test_ended_work_beside_makes_no_copy_wait(run, case, preload, expected):
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("way", ["h2d", "d2h", "crowd", "fault", "late"])
+@pytest.mark.parametrize("way", ["h2d", "d2h", "call", "crowd", "fault", "late"])
 def test_another_thread_destroys_the_stream_for_which_a_copy_waits(run, way, preload):
     done = run(APPS / "gone", way, sim=True, preload=preload, GPUFEED_ASYNC="driver", GPUFEED_VERBOSE=1, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)

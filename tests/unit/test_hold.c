@@ -444,6 +444,7 @@ static void members_of_a_batch(void **state)
     (void)state;
     struct gf_hold member;
 
+    gf_hold_publish(NON_BLOCKING, CONTEXT);
     assert_true(gf_hold_begin_batch(NON_BLOCKING, CONTEXT));
     assert_true(gf_hold_is_batch(NON_BLOCKING, CONTEXT));
     assert_true(gf_hold_begin(NON_BLOCKING, CONTEXT, &member));
@@ -461,6 +462,7 @@ static void members_of_a_batch_that_lost_its_hold(void **state)
     struct gf_hold member, issuing;
     const struct gf_hold queued = {0}; /* a member that is one DMA behind the stream's work */
 
+    gf_hold_publish(NON_BLOCKING, CONTEXT);
     assert_true(gf_hold_begin_batch(NON_BLOCKING, CONTEXT));
     assert_false(goes_on(NON_BLOCKING, CONTEXT)); /* no progress, so the call has ended the hold */
     assert_false(gf_hold_is_batch(NON_BLOCKING, CONTEXT));

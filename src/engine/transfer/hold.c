@@ -116,13 +116,13 @@ bool gf_hold_is_possible(void)
     return !records() || own_record();
 }
 
-void gf_hold_publish(CUcontext context)
+void gf_hold_publish(CUstream stream, CUcontext context)
 {
     struct gf_submitter *const own = own_record();
 
     if (!own)
         return;
-    gf_store_relaxed(&own->lost_stream, 0);
+    gf_store_relaxed(&own->copy_stream, (uintptr_t)stream);
     gf_store_release(&own->context, (uintptr_t)context);
 }
 
@@ -133,7 +133,7 @@ bool gf_hold_uses_stream(CUstream stream)
     if (!own)
         return true;
     gf_store_seq_cst(&own->used_stream, (uintptr_t)stream);
-    if (gf_load_seq_cst(&own->lost_stream) != (uintptr_t)stream)
+    if (gf_load_seq_cst(&own->copy_stream) == (uintptr_t)stream)
         return true;
     gf_hold_used_stream();
     return false;

@@ -55,11 +55,11 @@ void gf_hold_note_shared(CUstream stream, CUcontext context);
  */
 bool gf_hold_is_possible(void);
 /*
- * Publishes the context of the copy that the calling thread is inside, until the hook leaves its call.
- * So copies in other contexts know that this copy does not concern them. From now on the copy notices
- * that another thread destroys its stream.
+ * Publishes stream and context of the copy that the calling thread is inside, the context until the hook
+ * leaves its call. So copies in other contexts know that this copy does not concern them. From now on the
+ * copy notices that another thread destroys its stream.
  */
-void gf_hold_publish(CUcontext context);
+void gf_hold_publish(CUstream stream, CUcontext context);
 
 /*
  * Called after a copy has waited for its stream. False: another thread has destroyed the stream

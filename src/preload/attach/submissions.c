@@ -213,10 +213,9 @@ void gf_submissions_lose(CUstream stream)
     if (handle <= GF_SUBMIT_FILLING || !gf_submissions_on())
         return;
     for (unsigned i = 0; i < GF_SUBMITTERS_OWN; i++) {
-        struct gf_submitter *other = &gf_submissions.submitters[i];
-        const uintptr_t there = gf_load_relaxed(&other->stream);
-        if (i != own && (there == GF_SUBMIT_SEVERAL || (there & ~GF_SUBMIT_NON_BLOCKING) == handle))
-            gf_store_seq_cst(&other->lost_stream, handle);
+        uintptr_t there = handle;
+        if (i != own)
+            gf_cas_seq_cst(&gf_submissions.submitters[i].copy_stream, &there, 0);
     }
     if (gf_unlikely(is_used(handle)))
         await_query(is_used, handle, COPY_NS);

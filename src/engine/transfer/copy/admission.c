@@ -411,7 +411,7 @@ static enum gf_bypass check_stream(struct gf_admission *a)
     gf_issue_leave();
     if (result != CUDA_SUCCESS || green || context != a->context->handle)
         return gf_bypass_stream;
-    gf_hold_publish(context);
+    gf_hold_publish(a->call->stream, context);
     return gf_bypass_none;
 }
 
