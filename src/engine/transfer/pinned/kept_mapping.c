@@ -274,9 +274,9 @@ static bool is_own(const struct gf_pinned_mapping *mapping)
 
 /*
  * Moves the mapping, so that nothing is mapped where the buffer was, as after a free by the driver:
- * the program may map memory there (MAP_FIXED). A userfaultfd of the buffer does not see the new
- * range. Kernels before 6.17 refuse to move several mappings, and may have unmapped the new range
- * already.
+ * the program may map memory there (MAP_FIXED). A userfaultfd of the buffer sees the new range only if
+ * the program has requested UFFD_FEATURE_EVENT_REMAP. Kernels before 6.17 refuse to move several
+ * mappings, and may have unmapped the new range already.
  */
 static bool move_mapping(struct gf_pinned_mapping *mapping)
 {
