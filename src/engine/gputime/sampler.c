@@ -479,13 +479,13 @@ void gf_sampler_stop(void)
 static void read_device(struct device *device, struct gf_gpu_time_device *ret)
 {
     ret->used = gf_load_relaxed(&device->used);
+    gf_gpu_shares_start(&device->shares, &ret->start); /* before the sums, of which it is a part */
     for (unsigned i = 0; i < GF_GPU_STATE_COUNT; i++)
         ret->state_ns[i] = gf_load_relaxed(&device->shares.state_ns[i]);
     for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++)
         ret->cause_ns[i] = gf_load_relaxed(&device->shares.cause_ns[i]);
     for (unsigned i = 0; i < GF_LATE_CAUSES; i++)
         ret->late_ns[i] = gf_load_relaxed(&device->shares.late_ns[i]);
-    gf_gpu_shares_start(&device->shares, &ret->start);
     ret->exact_ns = gf_load_relaxed(&device->shares.exact_ns);
     ret->samples = gf_load_relaxed(&device->shares.samples);
     ret->gap_count = gf_load_relaxed(&device->gaps.count);
