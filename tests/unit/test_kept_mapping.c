@@ -199,16 +199,35 @@ static void kept_mapping_is_not_inherited(void **state)
 }
 
 /* As in a new mapping, a protection that the program has set is gone. */
+/* Whether the mapping at `p` has a flag of VmFlags in /proc/self/smaps. */
+static bool has_flag(const char *p, const char *flag)
+{
+    char line[512], *end;
+    bool there = false, found = false;
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps)) {
+        const uintptr_t from = strtoul(line, &end, 16);
+        if (*end == '-')
+            there = (uintptr_t)p - from < strtoul(end + 1, NULL, 16) - from;
+        found |= there && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, flag);
+    }
+    fclose(maps);
+    return found;
+}
+
 static void reused_mapping_is_writable(void **state)
 {
     (void)state;
     char *p = get_again(8 * MIB);
     memset(p, 7, 8 * MIB);
     assert_int_equal(mprotect(p, 8 * MIB, PROT_READ), 0);
+    assert_int_equal(madvise(p, 4 * MIB, MADV_DONTDUMP), 0);
     put_back(p);
     p = take(8 * MIB);
     assert_non_null(p);
     assert_int_equal(p[8 * MIB - 1], 0);
+    assert_false(has_flag(p, " dd"));
     p[0] = 1;
     put_back(p);
 }

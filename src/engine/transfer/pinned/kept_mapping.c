@@ -330,7 +330,8 @@ bool gf_kept_mapping_put(struct gf_pinned_mapping *mapping, uint64_t most)
 
     if (mapping->mapped > GF_TUNE_PIN_KEPT_MOST || mapping->mapped > most || mapping->reserved ||
         is_misplaced(mapping) || is_inherited(mapping) ||
-        !gf_range_reset(mapping->at, mapping->mapped) || !remove_rest(mapping) ||
+        !gf_range_reset(mapping->at, mapping->mapped) ||
+        madvise(mapping->at, mapping->mapped, MADV_DODUMP) != 0 || !remove_rest(mapping) ||
         !move_mapping(mapping))
         return false;
     gf_pinned_mapping_count(mapping, false);
