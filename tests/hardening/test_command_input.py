@@ -119,7 +119,7 @@ def test_interpreter_that_is_a_fifo(run, tmp_path, flags):
 
 
 @pytest.mark.parametrize("text", ["Package:4000 Core:4000 PU:4", "Package:2 Core:4294967295 PU:2", "4000 4000 4",
-                                  "Package:0x7fffffff PU:2", "Package:4 PU:4096",
+                                  "Package:0x7fffffff PU:2", "Package:4 PU:4096", "Package:4096 PU:1",
                                   "Package:2 [NUMANode:3000] Core:3000 PU:1", "Package:2 Core:-2 PU:2",
                                   "Package:2 Core:1 PU:2(indexes=0,1,2,4294967295)", "Package:2 Core:1 PU:2(indexes=0,1,2,-1)",
                                   "Package:2 [NUMANode(memory=8GB indexes=0,0x7fffffff)] PU:2",
