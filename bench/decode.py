@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The durations of single tokens of a decode loop: the median, p99, p99.9, and the longest.
 
-bench/decode.py [--json FILE] [--seconds N] [--pairs N] [--tokens N]
+bench/decode.py [--json FILE] [--seconds N] [--pairs N] [--tokens N] [--turn N]
 
-A round runs the loop (bench/train_arm.py) in three new processes, one after another in shuffled order: `plain`, `again` (a second `plain`, to
-show noise) and `ours`. The first tokens come with the first seconds of the process, in which the library samples most. All processes are
-started before the first round, so that no import runs beside a loop. GF_DRY=1: small, on the CPU and the simulated driver."""
+A round runs the loop (bench/train_arm.py) in three new processes: `plain`, `again` (a second `plain`, to show noise) and `ours`. They take turns
+of --turn tokens in shuffled order while the other two sleep, because a token takes up to twice as long at some times as at others on a machine
+that is shared. Without --turn, each takes all its tokens in one turn, the first of which come with the first seconds of the process, in which the
+library samples most. All processes are started before the first round, so that no import runs beside a loop. GF_DRY=1: small, on the CPU and
+the simulated driver."""
 
 import argparse
 import random
@@ -22,17 +24,27 @@ FIGURES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "longest": 1}
 PAIRS = (("ours", "plain"), ("again", "plain"))
 
 
-def loop(arm, tokens):
-    """Runs the loop to its end. Returns {figure: seconds}."""
-    if arm.ask("setup decode-small") != "ok":
-        raise RuntimeError("the loop cannot be set up")
-    times = sorted(arm.figures(f"steps 0 {tokens}"))
-    if code := arm.end():
-        raise RuntimeError(f"{arm.command} ended with {code}: {arm.stderr()[-2000:]}")
+def figures(times):
+    """Returns {figure: seconds} of the durations of all tokens of a process."""
+    times = sorted(times)
     return {name: times[min(len(times) - 1, int(len(times) * part))] for name, part in FIGURES.items()}
 
 
-def measure(pairs, tokens, until):
+def play(fleet, tokens, turn, chance):
+    """Runs the loops of a round to their ends. Returns {name: {figure: seconds}}."""
+    times = {name: [] for name in fleet}
+    for begin in range(0, tokens, turn):
+        for name in chance.sample(list(fleet), len(fleet)):
+            if not begin and fleet[name].ask("setup decode-small") != "ok":
+                raise RuntimeError("the loop cannot be set up")
+            times[name] += fleet[name].figures(f"steps 0 {min(turn, tokens - begin)}")
+    for arm in fleet.values():
+        if code := arm.end():
+            raise RuntimeError(f"{arm.command} ended with {code}: {arm.stderr()[-2000:]}")
+    return {name: figures(found) for name, found in times.items()}
+
+
+def measure(pairs, tokens, turn, until):
     known, chance = train.commands(), random.Random()
     waiting = [{name: arms.Arm(known[name][0], **known[name][1]) for name in ("plain", "again", "ours")} for _ in range(pairs)]
     for arm in (arm for fleet in waiting for arm in fleet.values()):
@@ -42,9 +54,7 @@ def measure(pairs, tokens, until):
         if time.monotonic() > until:
             print(f"# out of time after {len(rounds)} rounds", flush=True)
             break
-        order = list(fleet)
-        chance.shuffle(order)
-        rounds.append({name: loop(fleet[name], tokens) for name in order})
+        rounds.append(play(fleet, tokens, turn, chance))
         print("# " + ", ".join(f"{name} " + " ".join(f"{1e3 * seconds:.2f}" for seconds in rounds[-1][name].values())
                                for name in fleet), flush=True)
     return rounds
@@ -70,9 +80,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=20 if arms.DRY else 560, help="no round starts later")
     parser.add_argument("--pairs", type=int, default=2 if arms.DRY else 10)
     parser.add_argument("--tokens", type=int, default=50 if arms.DRY else 6000)
+    parser.add_argument("--turn", type=int, help="tokens of a turn (all)")
     words = parser.parse_args()
-    rounds = measure(words.pairs, words.tokens, time.monotonic() + words.seconds)
-    arms.keep(words.json, "decode", [], tokens=words.tokens, rounds=rounds, rows=show(rounds) if rounds else {})
+    rounds = measure(words.pairs, words.tokens, words.turn or words.tokens, time.monotonic() + words.seconds)
+    arms.keep(words.json, "decode", [], tokens=words.tokens, turn=words.turn, rounds=rounds, rows=show(rounds) if rounds else {})
 
 
 if __name__ == "__main__":
