@@ -94,11 +94,14 @@ static bool is_running(enum gf_host_cause cause)
 }
 
 /*
- * Whether most of the cause's time was a single gap, such as the start of the program. What helps in
- * each step is no remedy for it. A thread that computes has no CPU at times, so both are one gap.
+ * Whether most of the cause's time was a single gap, such as the start of the program, without which
+ * little is left. What helps in each step is no remedy for it. A thread that computes has no CPU at
+ * times, so both are one gap.
  */
 static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
+    const uint64_t whole = gf_gpu_time_whole(device);
+
     for (unsigned i = 0; i < GF_GAPS_LONGEST; i++) {
         const struct gf_gpu_gap *gap = &device->longest[i];
         uint64_t ns = device->cause_ns[gap->cause];
@@ -107,7 +110,8 @@ static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_
             ns += device->cause_ns[cause];
         else if (gap->cause != cause)
             continue;
-        if (2 * gap->ns > ns)
+        if (2 * gap->ns > ns &&
+            permille(ns - gf_min(gap->ns, ns), whole - gf_min(gap->ns, whole)) < REMEDY_LEAST)
             return true;
     }
     return false;
