@@ -64,11 +64,11 @@ if __name__ == "__main__":
 """
 
 
-# An optimizer that calls `launch` after each parameter. Its first 50 ms without a launch count as computing.
+# An optimizer that calls `launch` after each parameter. Its first 20 ms without a launch count as computing.
 OPTIM = {"torch/__init__.py": "", "torch/optim/__init__.py": "", "torch/optim/adamw.py": """
     def step(launch):
         for parameter in range(80):
-            sum(range(500000))
+            sum(range(100000))
             launch()
 """}
 

@@ -74,6 +74,22 @@ static void the_start_is_named(void **state)
                         "  50.0 % the submitting thread computed, in the first 45 s");
 }
 
+/* What is left without the longest gap decides whether it is worth a remedy. */
+static void a_single_gap_has_no_remedy(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char buf[256];
+    (void)state;
+
+    use(device, 80, 20);
+    device->cause_ns[gf_host_compile] = 30 * SECOND;
+    device->longest[0] = (struct gf_gpu_gap){.ns = 20 * SECOND, .cause = gf_host_compile};
+    assert_true(*gf_summary_gpu_time_remedy(&time, device, gf_host_compile, buf, sizeof(buf)));
+    device->longest[0].ns = 27 * SECOND; /* 3 of the other 73 s are left */
+    assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_compile, buf, sizeof(buf)));
+}
+
 /* It is not known which work to move, or the work is that of launches. */
 static void only_the_programs_own_work_can_be_moved(void **state)
 {
@@ -506,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(the_start_is_named),
+        cmocka_unit_test(a_single_gap_has_no_remedy),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(the_end_has_no_remedy),
         cmocka_unit_test(a_lock_has_the_line_of_its_holder),

@@ -153,7 +153,7 @@ bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_
 /* A thread that submits work less often does other work meanwhile. */
 #define OWN_WORK_NS UINT64_C(1000000)
 /* An optimizer of parameters on the GPU submits work more often. */
-#define OPTIMIZER_NS UINT64_C(50000000)
+#define OPTIMIZER_NS UINT64_C(20000000)
 
 struct host_reading {
     struct gf_host *host;

@@ -167,7 +167,7 @@ static bool lacks_line(const struct gf_gpu_time_device *device, enum gf_host_cau
            device->line[gf_host_computing].at.line;
 }
 
-/* Whether the line runs an optimizer on the CPU, whose first 50 ms count as computing. */
+/* Whether the line runs an optimizer on the CPU, whose first 20 ms count as computing. */
 static bool is_begin_of_optimizer(const struct gf_gpu_time_device *device)
 {
     return 4 * device->cause_ns[gf_host_optimizer] > device->cause_ns[gf_host_computing] &&
