@@ -125,7 +125,7 @@ def test_a_program_started_by_vfork_hides_nothing(loop):
 @pytest.mark.parametrize("version", sorted(PYTHONS))
 def test_the_lock_is_blamed_on_its_holder(loop, version):
     """The main thread releases the GIL in each call of the driver, and then waits for it."""
-    _, line, _ = loop("""
+    _, line, summary = loop("""
         def hold_the_lock():
             while True:
                 sum(range(100))
@@ -133,7 +133,8 @@ def test_the_lock_is_blamed_on_its_holder(loop, version):
         threading.Thread(target=hold_the_lock, daemon=True).start()
         steps(lambda: None)
     """, {"gil"}, PYTHONS[version])
-    assert line["function"] == "hold_the_lock"
+    assert line["function"] == line["holder"]["function"] == "hold_the_lock"
+    assert f"Python's GIL, while another thread was at program.py:{line['line']} in hold_the_lock" in summary
 
 
 LOCKED = """

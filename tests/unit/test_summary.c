@@ -90,6 +90,29 @@ static void a_single_gap_has_no_remedy(void **state)
     assert_false(*gf_summary_gpu_time_remedy(&time, device, gf_host_compile, buf, sizeof(buf)));
 }
 
+/* A gap that reaches beyond the start is said last, too. The line of a wait for Python's GIL is its holder's. */
+static void a_gap_of_the_start_and_a_holder_are_named(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    const struct gf_python_line at = {"/me/train.py", "index", 9};
+    char text[2048];
+    (void)state;
+
+    use(device, 60, 40);
+    device->cause_ns[gf_host_import] = 30 * SECOND;
+    device->cause_ns[gf_host_gil] = 20 * SECOND;
+    device->line[gf_host_gil] = (struct gf_cause_line){.at = at, .holder = at, .ns = SECOND};
+    device->longest[0] = (struct gf_gpu_gap){.ns = 29 * SECOND, .cause = gf_host_import};
+    device->start = (struct gf_gpu_start){.ns = 45 * SECOND};
+    device->start.cause_ns[gf_host_import] = 20 * SECOND;
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_string_equal(text, "the GPU had nothing to do 60.0 % of 100.0 s\n"
+                              "  20.0 % waiting for Python's GIL, while another thread was at "
+                              "train.py:9 in index (move the work of other threads to processes)\n"
+                              "  30.0 % importing modules, most of it in one gap of 29.0 s");
+}
+
 /* It is not known which work to move, or the work is that of launches. */
 static void only_the_programs_own_work_can_be_moved(void **state)
 {
@@ -523,6 +546,7 @@ int main(void)
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(the_start_is_named),
         cmocka_unit_test(a_single_gap_has_no_remedy),
+        cmocka_unit_test(a_gap_of_the_start_and_a_holder_are_named),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(the_end_has_no_remedy),
         cmocka_unit_test(a_lock_has_the_line_of_its_holder),

@@ -209,9 +209,9 @@ static bool read_thread(struct host_reading *r)
 
 /*
  * Whether the thread waits for Python's lock. If another thread holds the lock and its line can be
- * read, *line becomes this line.
+ * read, it becomes the line of the reading.
  */
-static bool waits_for_python(const struct host_reading *r, struct gf_python_line *line)
+static bool waits_for_python(struct host_reading *r)
 {
     struct gf_python_place holders;
     bool is_lock = false;
@@ -219,7 +219,7 @@ static bool waits_for_python(const struct host_reading *r, struct gf_python_line
                     holder = futex ? gf_python_line_lock_holder(futex, &is_lock) : 0;
 
     if (holder && holder != r->sample->python && gf_python_line_read(0, holder, &holders, NULL))
-        *line = holders.line;
+        r->line = r->holder = holders.line;
     return is_lock;
 }
 
@@ -244,7 +244,7 @@ static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
         return gf_host_preempted;
     if (kind == gf_wait_running && place->collects)
         return gf_host_gc;
-    if (waits_for_python(r, &r->line))
+    if (waits_for_python(r))
         return gf_host_gil;
     if (is_own)
         kind = gf_feeder_kind(0, r->sample->python, &r->facts);
@@ -353,7 +353,7 @@ static void record_line(struct host_reading *r)
     }
     if (r->line.line)
         gf_cause_lines_see(&r->host->lines, cause, &r->line, r->path, r->is_own,
-                           cause == gf_host_lock ? &r->holder : NULL);
+                           cause == gf_host_lock || cause == gf_host_gil ? &r->holder : NULL);
     else if (r->facts.wait.kind != gf_wait_running && !r->has_workers)
         r->host->lines.pending_ns[cause] = 0; /* it counts for no line */
 }

@@ -14,6 +14,7 @@
 #define LATER_LESS 50u   /* the share after the start is said if it is less by this */
 #define START_MUCH 100u  /* a larger share of the start does not take another cause's line */
 #define REMEDY_LEAST 50u /* a smaller share gets no remedy */
+#define GAP_LEAST_NS UINT64_C(500000000) /* a shorter gap is not named */
 
 static const struct {
     const char *words, *remedy;
@@ -94,11 +95,11 @@ static bool is_running(enum gf_host_cause cause)
 }
 
 /*
- * Whether most of the cause's time was a single gap, such as the start of the program, without which
- * little is left. What helps in each step is no remedy for it. A thread that computes has no CPU at
- * times, so both are one gap.
+ * Returns the length of the gap that was most of the cause's time, such as the start of the program, if
+ * little is left without it, else 0. What helps in each step is no remedy for it. A thread that
+ * computes has no CPU at times, so both are one gap.
  */
-static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+static uint64_t single_gap_ns(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
     const uint64_t whole = gf_gpu_time_whole(device);
 
@@ -112,9 +113,9 @@ static bool happened_once(const struct gf_gpu_time_device *device, enum gf_host_
             continue;
         if (2 * gap->ns > ns &&
             permille(ns - gf_min(gap->ns, ns), whole - gf_min(gap->ns, whole)) < REMEDY_LEAST)
-            return true;
+            return gap->ns;
     }
-    return false;
+    return 0;
 }
 
 /* The cause's time after the start of the run, and before its end, which no work for the GPU follows. */
@@ -132,6 +133,14 @@ static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_c
     const uint64_t ns = device->cause_ns[cause], start_ns = device->start.cause_ns[cause];
 
     return device->start.ns && 10 * (ns - gf_min(start_ns, ns)) < ns;
+}
+
+/* Whether the cause is said last, because what happens in each step matters more. */
+static bool is_of_start(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+{
+    return was_at_start(device, cause) ||
+           (2 * device->start.cause_ns[cause] > device->cause_ns[cause] &&
+            single_gap_ns(device, cause));
 }
 
 /*
@@ -190,7 +199,7 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     struct gf_textbuf out = {buf, size, 0};
 
     *buf = '\0';
-    if (!*causes[cause].remedy || lacks_line(device, cause) || happened_once(device, cause) ||
+    if (!*causes[cause].remedy || lacks_line(device, cause) || single_gap_ns(device, cause) ||
         was_at_start(device, cause) || is_secondary(device, cause) ||
         permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
         permille(later_ns(device, cause), whole - device->start.ns) < REMEDY_LEAST)
@@ -222,13 +231,34 @@ static unsigned next_cause(const struct gf_gpu_time_device *device,
     for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++) {
         if (said[i] || permille(device->cause_ns[i], whole) < PERMILLE_LEAST)
             continue;
-        const uint64_t weight = device->cause_ns[i] + (was_at_start(device, i) ? 0 : whole);
+        const uint64_t weight = device->cause_ns[i] + (is_of_start(device, i) ? 0 : whole);
         if (weight > most) {
             most = weight;
             ret = i;
         }
     }
     return ret;
+}
+
+/* While a thread waits for Python's GIL, the line is that of the thread that holds it. */
+static void say_where(struct gf_textbuf *out, const struct gf_cause_line *line,
+                      enum gf_host_cause cause)
+{
+    if (cause != gf_host_gil || !line->holder.line)
+        say_line(out, "", &line->at);
+    say_line(out, ", while another thread was", &line->holder);
+}
+
+static void say_when(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
+                     enum gf_host_cause cause)
+{
+    const uint64_t gap_ns = single_gap_ns(device, cause);
+
+    if (was_at_start(device, cause))
+        gf_say(out, ", in the first %lu s", (device->start.ns + UINT64_C(999999999)) / 1000000000);
+    else if (gap_ns >= GAP_LEAST_NS)
+        gf_say(out, ", most of it in one gap of %lu.%lu s", gap_ns / 1000000000,
+               gap_ns / 100000000 % 10);
 }
 
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
@@ -243,18 +273,15 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
 
     while ((cause = next_cause(device, said)) != GF_HOST_CAUSE_COUNT) {
         const bool is_extra =
-            was_at_start(device, cause) && permille(device->cause_ns[cause], whole) >= START_MUCH;
+            is_of_start(device, cause) && permille(device->cause_ns[cause], whole) >= START_MUCH;
         said[cause] = true;
         if (count >= CAUSES_SAID && !is_extra)
             continue;
         count++;
         say_share(out, "\n  ", device->cause_ns[cause], whole);
         gf_say(out, " %s", causes[cause].words);
-        say_line(out, "", &device->line[cause].at);
-        say_line(out, ", while another thread was", &device->line[cause].holder);
-        if (was_at_start(device, cause))
-            gf_say(out, ", in the first %lu s",
-                   (device->start.ns + UINT64_C(999999999)) / 1000000000);
+        say_where(out, &device->line[cause], cause);
+        say_when(out, device, cause);
         if (*gf_summary_gpu_time_remedy(time, device, cause, remedy, sizeof(remedy)))
             gf_say(out, " (%s)", remedy);
     }
