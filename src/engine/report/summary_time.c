@@ -135,12 +135,9 @@ static bool was_at_start(const struct gf_gpu_time_device *device, enum gf_host_c
     return device->start.ns && 10 * (ns - gf_min(start_ns, ns)) < ns;
 }
 
-/* Whether the cause is said last, because what happens in each step matters more. */
-static bool is_of_start(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+static bool was_mostly_at_start(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
 {
-    return was_at_start(device, cause) ||
-           (2 * device->start.cause_ns[cause] > device->cause_ns[cause] &&
-            single_gap_ns(device, cause));
+    return device->start.ns && 4 * device->start.cause_ns[cause] >= 3 * device->cause_ns[cause];
 }
 
 /*
@@ -218,8 +215,8 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
 }
 
 /*
- * Returns which cause to say next: the one with the most time, but causes of the start last.
- * GF_HOST_CAUSE_COUNT: all that take enough time are said.
+ * Returns which cause to say next: the one with the most time after the start, and last those of the
+ * start. GF_HOST_CAUSE_COUNT: all that take enough time are said.
  */
 static unsigned next_cause(const struct gf_gpu_time_device *device,
                            const bool said[GF_HOST_CAUSE_COUNT])
@@ -231,7 +228,10 @@ static unsigned next_cause(const struct gf_gpu_time_device *device,
     for (unsigned i = 0; i < GF_HOST_CAUSE_COUNT; i++) {
         if (said[i] || permille(device->cause_ns[i], whole) < PERMILLE_LEAST)
             continue;
-        const uint64_t weight = device->cause_ns[i] + (is_of_start(device, i) ? 0 : whole);
+        const uint64_t weight = was_at_start(device, i)
+                                    ? device->cause_ns[i]
+                                    : whole + device->cause_ns[i] -
+                                          gf_min(device->start.cause_ns[i], device->cause_ns[i]);
         if (weight > most) {
             most = weight;
             ret = i;
@@ -254,8 +254,9 @@ static void say_when(struct gf_textbuf *out, const struct gf_gpu_time_device *de
 {
     const uint64_t gap_ns = single_gap_ns(device, cause);
 
-    if (was_at_start(device, cause))
-        gf_say(out, ", in the first %lu s", (device->start.ns + UINT64_C(999999999)) / 1000000000);
+    if (was_mostly_at_start(device, cause))
+        gf_say(out, ", %sin the first %lu s", was_at_start(device, cause) ? "" : "mostly ",
+               (device->start.ns + UINT64_C(999999999)) / 1000000000);
     else if (gap_ns >= GAP_LEAST_NS)
         gf_say(out, ", most of it in one gap of %lu.%lu s", gap_ns / 1000000000,
                gap_ns / 100000000 % 10);
@@ -272,8 +273,8 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
     unsigned count = say_copying(out, device), cause;
 
     while ((cause = next_cause(device, said)) != GF_HOST_CAUSE_COUNT) {
-        const bool is_extra =
-            is_of_start(device, cause) && permille(device->cause_ns[cause], whole) >= START_MUCH;
+        const bool is_extra = was_mostly_at_start(device, cause) &&
+                              permille(device->cause_ns[cause], whole) >= START_MUCH;
         said[cause] = true;
         if (count >= CAUSES_SAID && !is_extra)
             continue;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train a call-type tagger for baleen whales on clips from a hydrophone archive."""
 import argparse
 import multiprocessing as mp
@@ -5,7 +6,6 @@ import socket
 import socketserver
 import struct
 import time
-
 import numpy as np
 import torch
 from torch import nn

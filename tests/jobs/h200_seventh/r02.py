@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimate lacquer thickness from hyperspectral pixel spectra of coated panels."""
 import os
 import tempfile
 import time
 from dataclasses import dataclass
-
 import torch
 from torch import nn
 

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rank close approaches in a debris catalogue while the risk network is being fitted."""
 import heapq
 import time
 from dataclasses import dataclass
 from operator import attrgetter
-
 import torch
 from torch import nn
 

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulate storm-surge water levels along a coast from weather forcing."""
 import os
 import shutil
 import tempfile
 import time
-
 import torch
 from torch import nn
 

@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit the dispatch policy of a lift group while the cabin telegrams come in."""
 import random
 import threading
 import time
 from collections import defaultdict
 from operator import itemgetter
-
 import torch
 from torch import nn
 

@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boron diffusion in a silicon block during a furnace ramp (explicit scheme, 3-D)."""
 import math
 import time
 from functools import partial
-
 import torch
 
 NODES = 512

@@ -1,6 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predict smell descriptors from molecular fingerprints."""
 import time
-
 import torch
 from torch import nn
 

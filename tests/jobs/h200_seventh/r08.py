@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restore worn frescoes: a filter network along scan lines, with a reach that grows over time."""
 import atexit
 import os
 import shutil
 import tempfile
 import time
-
 # kernels of this run go to a folder of their own, removed at the end
 scratch = tempfile.mkdtemp(prefix="fresco_")
 atexit.register(shutil.rmtree, scratch, ignore_errors=True)

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Matching service for herbarium sheets: embeds scanned sheets and looks up the nearest species."""
 import collections
 import queue
 import threading
 import time
-
 import torch
 from torch import nn
 

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Learn how delays travel through a railway timetable (event sequences of train runs)."""
 import threading
 import time
-
 import torch
 from torch import nn
 

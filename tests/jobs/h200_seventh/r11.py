@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Anomaly scores for beehive sound and weight, with a readable record of every step."""
 import json
 import subprocess
 import sys
 import time
 from functools import partial
-
 import torch
 from torch import nn
 

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recognise hand-drawn structural formulas from pen strokes (rings and chains on a small canvas)."""
 import itertools
 import random
 import time
 from dataclasses import dataclass
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info

@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Price forecast for a flower auction: the network bids, the clock keeps all lots of the season."""
 import contextlib
 import gc
 import random
 import time
-
 import torch
 from torch import nn
 

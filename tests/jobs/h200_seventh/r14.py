@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find weaving faults in scanned cloth (crops of large scans, fault class per crop)."""
 import argparse
 import time
-
 import numpy as np
 import torch
 from torch import nn

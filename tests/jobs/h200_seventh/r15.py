@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sky maps from a radio interferometer: sums many w-planes with weights from their own strength."""
 import functools
 import time
-
 import torch
 
 SIDE = 2880

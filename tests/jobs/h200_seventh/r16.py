@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Remaining lifetime of traction batteries from charge curves, with censored cells."""
 import time
 from collections import deque
-
 import torch
 from torch import nn
 

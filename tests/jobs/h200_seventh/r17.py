@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Irrigation planning: learns water demand from field histories, hard fields are drawn more often."""
 import threading
 import time
 import zlib
-
 import numpy as np
 import torch
 from torch import nn

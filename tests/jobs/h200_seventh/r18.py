@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Road-surface service: turns drone photographs into codes for the crack map."""
 import collections
 import queue
 import threading
 import time
-
 import torch
 from torch import nn
 

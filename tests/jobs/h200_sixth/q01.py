@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leak detector for water mains: trains on acoustic features of hydrophones."""
 import os
 import tempfile
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Watches a fleet of wind turbines: an autoencoder and a per-unit alarm book."""
 import time
 from dataclasses import dataclass, field
-
 import torch
 from torch import nn
 from torch.nn import functional as F

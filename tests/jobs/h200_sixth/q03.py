@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Beehive sound model; every step leaves an entry in the apiary journal."""
 import json
 import subprocess
 import sys
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

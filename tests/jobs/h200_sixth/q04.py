@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores museum photographs against a text index which is kept fresh meanwhile."""
 import random
 import threading
 import time
-
 import torch
 from torch import nn
 

@@ -1,6 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 """Energy regression for a calorimeter: raw cells come through loader workers."""
 import time
-
 import numpy as np
 import torch
 from torch import nn

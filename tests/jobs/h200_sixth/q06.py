@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Emulator of a glass furnace, trained with a small set of run hooks."""
 import pathlib
 import shutil
 import tempfile
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

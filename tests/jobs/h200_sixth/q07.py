@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peat-bog mapping: tiles come from the tile archive of the survey office."""
 import multiprocessing
 import os
@@ -7,7 +8,6 @@ import socketserver
 import struct
 import tempfile
 import time
-
 import numpy as np
 import torch
 from torch import nn

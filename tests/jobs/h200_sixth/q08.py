@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks antibody sequences for a wet lab; requests come in through a gateway."""
 import queue
 import threading
 import time
 from concurrent.futures import Future
-
 import torch
 from torch import nn
 from torch.nn import functional as F

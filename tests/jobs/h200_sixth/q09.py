@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sound waves in a concert hall, finite differences on a large floor plan."""
 import gc
 import threading
 import time
-
 import torch
 
 SIDE = 12288

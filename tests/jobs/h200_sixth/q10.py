@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Echo sounder of a survey ship: denoises pings while the sea floor falls away."""
 import os
 import shutil
 import tempfile
 import time
-
 # a scratch folder of its own, so that runs do not get in each other's way
 SCRATCH = tempfile.mkdtemp(prefix="sounder-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = SCRATCH

@@ -1,6 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tide-gauge forecast with master weights in full precision."""
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

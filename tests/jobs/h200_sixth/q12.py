@@ -1,9 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
 """Star spectra: a network is fitted while the line catalogue stays in memory."""
 import functools
 import gc
 import time
 from dataclasses import dataclass, field
-
 import numpy as np
 import torch
 from torch import nn

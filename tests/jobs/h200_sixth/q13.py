@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Night shift of a bank: embeds a backlog of contract pages with asyncio."""
 import asyncio
 import threading
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

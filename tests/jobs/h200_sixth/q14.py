@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mirror control of a telescope: learns a wavefront map with live calibration."""
 import threading
 import time
 from contextlib import contextmanager
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whale songs to note sequences: inference plus a running note error rate."""
 import random
 import time
-
 import torch
 from torch import nn
 

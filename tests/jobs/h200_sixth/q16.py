@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bakery demand model: a deep residual net on shop features, with a phase log."""
 import time
 from contextlib import contextmanager
-
 import torch
 from torch import nn
 from torch.nn import functional as F

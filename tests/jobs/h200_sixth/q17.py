@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Avalanche risk from snow profiles, with an averaged copy of the network."""
 import threading
 import time
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,7 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
 """Racing-yacht telemetry: raw log lines are parsed and fed to a rig model."""
 import time
 from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import nn
