@@ -110,7 +110,7 @@ def test_report_in_dev_shm(uses_gpu, other, victim, spelling, plant):
 @needs_root
 @pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
 @pytest.mark.parametrize("name", ["rep", "folder/rep"])
-@pytest.mark.parametrize("flag", [None, "--html"])
+@pytest.mark.parametrize("flag", [None, "--html", "--perfetto"])
 def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, run, shared, other, a_report, flag, name):
     """Another user may also plant a link to a mount of a dead server, or to one that is mounted at a look-up."""
     (shared / "mount").mkdir()
@@ -120,7 +120,9 @@ def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, run, shared,
                 pytest.skip("no FUSE file system can be mounted here")
             other.sh("ln -s mount/file rep; ln -s mount folder")
             os.kill(server.pid, signal.SIGSTOP)
-            done = run(COMMAND, "report", a_report, flag, shared / name, preload=False, timeout=20) if flag else \
+            (shared / "trace").write_text('{"traceEvents":[]}')
+            words = ["--with", shared / "trace"] if flag == "--perfetto" else []
+            done = run(COMMAND, "report", a_report, flag, shared / name, *words, preload=False, timeout=20) if flag else \
                 uses_gpu(GPUFEED_REPORT=shared / name)
         finally:
             server.kill()

@@ -204,29 +204,12 @@ static bool has_same_file(const struct gf_report_flags *ret)
     return false;
 }
 
-/* Whether the path of a file to write means a terminal: "-", /dev/stdout, /dev/tty. */
-static bool is_terminal(const char *path)
-{
-    struct stat found;
-
-    if (strcmp(path, "-") == 0)
-        return isatty(STDOUT_FILENO);
-    if (stat(path, &found) != 0 || !S_ISCHR(found.st_mode))
-        return false;
-    const int fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-    const bool is = isatty(fd);
-    close(fd);
-    return is;
-}
-
 static int check_files(const struct gf_report_flags *ret)
 {
     const char *error = NULL;
 
     if (ret->files[GF_FILE_WITH] && !ret->files[GF_FILE_PERFETTO])
         error = "--with needs --perfetto FILE";
-    else if (ret->files[GF_FILE_WITH] && is_terminal(ret->files[GF_FILE_PERFETTO]))
-        error = "a terminal may execute bytes of the trace of --with; write --perfetto to a file";
     else if (ret->idle && ret->form != GF_FORM_FOLDED)
         error = "--idle needs --folded";
     else if (ret->idle && ret->by != GF_BY_COUNT && ret->by != GF_BY_RANK)
@@ -343,8 +326,8 @@ static int gf_out_file_end(struct gf_out_file *file)
 
 typedef void writer(FILE *out, const struct gf_answer *answer);
 
-/* Writes the file `path`; does nothing if path is NULL. */
-static int write_file(const char *path, writer *write, enum gf_output_flags flags,
+/* Writes the file `path`; does nothing if path is NULL. Bytes of the trace of --with are copied as they are. */
+static int write_file(const char *path, writer *write, enum gf_output_flags flags, bool has_trace,
                       const struct gf_answer *answer)
 {
     struct gf_out_file file;
@@ -352,10 +335,16 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
     if (!path)
         return GF_EXIT_OK;
     int error = gf_out_file_begin(&file, path, flags);
+    const bool is_terminal = !error && has_trace && isatty(fileno(file.stream));
     if (!error) {
-        write(file.stream, answer);
+        if (!is_terminal)
+            write(file.stream, answer);
         error = gf_out_file_end(&file);
     }
+    if (is_terminal)
+        return gf_cli_fail(
+            GF_EXIT_USAGE, "report",
+            "a terminal may execute bytes of the trace of --with; write --perfetto to a file");
     if (error)
         return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot write %s: %s", path,
                            gf_output_reason(error));
@@ -397,7 +386,8 @@ static int write_files(const char *const files[GF_FILES], const struct gf_answer
 
     for (size_t i = 0; i < GF_FILES_WRITTEN && code == GF_EXIT_OK; i++)
         code = write_file(files[i], writers[i],
-                          i == GF_FILE_PROMETHEUS ? gf_output_shared : gf_output_private, answer);
+                          i == GF_FILE_PROMETHEUS ? gf_output_shared : gf_output_private,
+                          i == GF_FILE_PERFETTO && files[GF_FILE_WITH], answer);
     if (code == GF_EXIT_OK)
         print_written(files);
     gf_torch_trace_close();
