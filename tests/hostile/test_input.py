@@ -426,6 +426,9 @@ def test_a_hole_in_a_trace(tmp_path):
             trace.write(text)
             trace.truncate(5 << 40)
         done = bounded("report", tmp_path / "log", "--perfetto", tmp_path / "out", "--with", tmp_path / "trace", cpu_s=1, memory=8 << 40)
+        assert done.returncode == 1 and b"File too large" in done.stderr, done
+        os.truncate(tmp_path / "trace", 1 << 36)
+        done = bounded("report", tmp_path / "log", "--perfetto", tmp_path / "out", "--with", tmp_path / "trace", cpu_s=1, memory=8 << 40)
         assert done.returncode == 1 and b"is not a trace of PyTorch's profiler" in done.stderr, done
 
 

@@ -52,8 +52,6 @@ bool gf_event_is(const struct gf_event *event, const char *kind)
 #define BLOCK_MOST ((size_t)64 << 10)
 #define BLOCK_LEAST ((size_t)4 << 10) /* of a short file: the files of a folder are open together */
 #define LINE_MAX_BYTES ((size_t)4 << 20)
-/* Of all files together. One of a FUSE file system takes no space, however many bytes it has. */
-#define BYTES_MOST (UINT64_C(256) << 30)
 
 void gf_line_reader_begin(struct gf_line_reader *reader, int fd)
 {
@@ -120,7 +118,7 @@ static bool fill(struct gf_line_reader *reader)
     while (got < 0 && errno == EINTR);
     /* A server of a FUSE file system may answer each read with one byte. */
     total += got <= 0 ? 0 : reader->file_end < 0 ? (size_t)got : reader->block;
-    if (got < 0 || total > BYTES_MOST)
+    if (got < 0 || total > GF_BYTES_MOST)
         reader->error = got < 0 ? errno : EFBIG;
     reader->ended = got <= 0;
     reader->to += (size_t)gf_max(got, (ssize_t)0);

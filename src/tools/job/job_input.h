@@ -221,6 +221,12 @@ bool gf_read_job_takes(const char *path);
 #define GF_REPORT_MOST (4 << 20)
 
 /*
+ * Of all logs and reports together, and of PyTorch's trace. A file of a FUSE file system, or one whose
+ * extents are shared, takes no space, however many bytes it has.
+ */
+#define GF_BYTES_MOST (UINT64_C(256) << 30)
+
+/*
  * Adds the reports in a text to the list. A file contains one report; the output of a pipe may
  * contain several in sequence. Returns the number of reports; 0 if the text is not a report, or is
  * damaged.

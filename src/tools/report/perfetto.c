@@ -40,12 +40,13 @@ int gf_torch_trace_open(const char *path)
         return error;
     torch.text = (struct gf_span){(const char *)file.bytes, file.size};
     const bool compressed = file.size > 2 && memcmp(file.bytes, "\x1f\x8b", 2) == 0;
-    /* A sparse file of terabytes reads as zero bytes. */
-    if (!compressed && !memchr(file.bytes, '\0', file.size) && read_torch_trace())
+    const bool is_large = file.size > GF_BYTES_MOST;
+    /* A sparse file reads as zero bytes. */
+    if (!compressed && !is_large && !memchr(file.bytes, '\0', file.size) && read_torch_trace())
         return 0;
     const bool is_list = *file.bytes == '[';
     gf_torch_trace_close();
-    return compressed ? -EPROTONOSUPPORT : is_list ? -ENOTSUP : -EINVAL;
+    return compressed ? -EPROTONOSUPPORT : is_large ? -EFBIG : is_list ? -ENOTSUP : -EINVAL;
 }
 
 void gf_torch_trace_close(void)
