@@ -17,6 +17,15 @@ from test_stacks import FUSE
 ENDLESS = FUSE.replace("elif call == 14 and", """elif call == 27: out = bytes(16)
     elif call == 28: out = 128 * struct.pack("<QQII8s", 2, 1, 2, 8, b"NAME")
     elif call == 14 and""")
+# A folder of 100 000 folders, each with 1024 names.
+NESTED = FUSE.replace("elif call == 1:", """elif call == 1 and request[40:].startswith(b"1"):
+        node = int(request[40:request.index(b"\\0", 40)])
+        out = struct.pack("<5QII", node, 0, 100, 100, 0, 0, 0)[:40] + attributes(node)
+    elif call == 1:""").replace("0o40755 if node == 1", "0o40755 if node == 1 or node > 3").replace("elif call == 14 and", """elif call == 27: out = bytes(16)
+    elif call == 28:
+        at = struct.unpack_from("<Q", request, 48)[0]
+        out = b"".join(struct.pack("<QQII8s", 4, i + 1, 8, 4, b"%d" % (10000000 + i)) for i in range(at, at + 128)) if at < (100000 if node == 1 else 1024) else b""
+    elif call == 14 and""")
 # A folder whose server answers only the kernel's first request, until the test ends.
 SILENT = FUSE.replace("elif call == 1:", "elif True: continue\n    elif call == 1:")
 needs_fuse = pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="only root can mount a FUSE file system")
@@ -41,6 +50,14 @@ def test_a_folder_without_end(run, tmp_path, command, name):
     with served(tmp_path, ENDLESS.replace("NAME", name)):
         done = run(COMMAND, command, tmp_path, *([tmp_path] if command == "compare" else []), preload=False, timeout=60)
     assert done.returncode == 1 and ("has more than 200000 files" if command == "report" else "has more than 100000 names") in done.stderr, done
+
+
+@needs_fuse
+def test_folders_of_many_names(run, tmp_path):
+    """Each folder has fewer names than are read."""
+    with served(tmp_path, NESTED):
+        done = run(COMMAND, "compare", tmp_path, tmp_path, preload=False, timeout=60)
+    assert done.returncode == 1 and "has more than 100000 names" in done.stderr, done
 
 
 @needs_fuse

@@ -192,12 +192,20 @@ int gf_run_add(struct gf_figures *run, const char *path)
     return error;
 }
 
+/* A folder that is read, and its run. */
+struct reading {
+    struct gf_side *side;
+    struct gf_run run;
+    struct gf_text_pool files; /* device and inode of each file or folder that was read */
+    unsigned names;            /* of this folder and of those in it */
+};
+
 /*
  * Calls `each` with the path of each entry, in any order, until it returns an error. Returns that
  * error, or -errno after printing one.
  */
-static int each_entry(const char *folder, int (*each)(void *closure, const char *path),
-                      void *closure)
+static int each_entry(const char *folder, struct reading *reading,
+                      int (*each)(struct reading *reading, const char *path))
 {
     char path[PATH_MAX];
     int error = 0;
@@ -207,20 +215,17 @@ static int each_entry(const char *folder, int (*each)(void *closure, const char 
         error = -errno;
         return gf_cli_fail(error, "compare", "cannot read %s: %s", folder, strerror(-error));
     }
-    for (const char *name; !error && (name = gf_folder_next(&entries));)
+    entries.names = reading->names;
+    for (const char *name; !error && (name = gf_folder_next(&entries));) {
+        reading->names = entries.names;
         if (snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path))
-            error = each(closure, path);
+            error = each(reading, path);
+        entries.names = reading->names;
+    }
     if (!error && entries.names > GF_FOLDER_MOST)
         return gf_cli_fail(-E2BIG, "compare", "%s has more than %u names", folder, GF_FOLDER_MOST);
     return error;
 }
-
-/* A folder that is read, and its run. */
-struct reading {
-    struct gf_side *side;
-    struct gf_run run;
-    struct gf_text_pool files; /* device and inode of each file or folder that was read */
-};
 
 /* Whether no other name of the file or folder was read. */
 static bool is_first_name(struct reading *reading, const struct stat *found)
@@ -232,9 +237,8 @@ static bool is_first_name(struct reading *reading, const struct stat *found)
     return is_new;
 }
 
-static int add_process(void *closure, const char *path)
+static int add_process(struct reading *reading, const char *path)
 {
-    struct reading *reading = closure;
     struct stat found;
 
     if (!is_report_name(strrchr(path, '/') + 1) ||
@@ -243,9 +247,8 @@ static int add_process(void *closure, const char *path)
     return gf_run_add(&reading->run.figures, path);
 }
 
-static int add_run(void *closure, const char *path)
+static int add_run(struct reading *reading, const char *path)
 {
-    struct reading *reading = closure;
     struct gf_figures *figures = &reading->run.figures;
     struct stat found;
 
@@ -256,7 +259,7 @@ static int add_run(void *closure, const char *path)
         return 0;
     reading->run = (struct gf_run){0};
     const int error =
-        is_folder ? each_entry(path, add_process, reading) : add_process(reading, path);
+        is_folder ? each_entry(path, reading, add_process) : add_process(reading, path);
     if (error || figures->reports < 1)
         return error;
     if (reading->side->count == GF_FOLDER_RUNS_MAX)
@@ -271,7 +274,7 @@ static int add_run(void *closure, const char *path)
 int gf_folder_read(const char *path, struct gf_side *side)
 {
     struct reading reading = {.side = side};
-    const int error = each_entry(path, add_run, &reading);
+    const int error = each_entry(path, &reading, add_run);
 
     gf_text_pool_free(&reading.files);
     return error;
