@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """LD_LIBRARY_PATH often has an empty element, which names the working directory. The engine and the private libraries
-are not loaded from there."""
+are not loaded from there. Also a library that a log names, and that is truncated while it is read."""
 
+import os
 import shutil
+import struct
 import subprocess
 import sys
 
 import pytest
 
 from conftest import BUILD, COMMAND, PRELOAD, SIM_DIR, START_COPIES
+from test_input import ONE_PROCESS, elf, race, stall
 
 PLANTED = '__attribute__((constructor)) static void planted(void) { write(2, "PLANTED\\n", 8); }\n'
 PRIVATE = BUILD / "src" / "host"
@@ -56,3 +59,20 @@ def test_engine_that_is_elsewhere(run, planted, search):
 def test_private_libraries_of_the_command(planted, words):
     done = subprocess.run([COMMAND, *words], cwd=planted, env={"LD_LIBRARY_PATH": ":"}, capture_output=True, text=True, timeout=60, check=False)
     assert "PLANTED" not in done.stderr and done.returncode in (0, 1), done
+
+
+def test_a_library_that_is_truncated_before_its_names(run, tmp_path, compile_c):
+    """Each name is in another page. A process has at most 65 530 mappings."""
+    count, each = 33000, 8192
+    elf(tmp_path / "e.so", count, bytes.fromhex("12345678"))
+    file = bytearray((tmp_path / "e.so").read_bytes())
+    for i in range(count):
+        struct.pack_into("<IBBHQQ", file, 64 + 24 * (i + 2), each * i + 1, 2, 0, 1, 16 * i, 16)
+    struct.pack_into("<QQ", file, len(file) - 64 + 24, len(file), count * each)  # the last section has the names
+    (tmp_path / "e.so").write_bytes(file)
+    os.truncate(tmp_path / "e.so", len(file) + count * each)
+    (tmp_path / "log").write_text(ONE_PROCESS + "".join(
+        stall(i, stack="[" + ",".join(f'"0+{16 * k:x}"' for k in range(128 * i, 128 * (i + 1))) + "]",
+              modules=f'[{{"path":"{tmp_path}/e.so","build_id":"12345678"}}]') for i in range(count // 128)))
+    done = run(COMMAND, "report", tmp_path / "log", preload=False, **race(compile_c, TRUNCATES=tmp_path / "e.so", KEEPS=len(file)))
+    assert done.returncode == 0 and "2.1 ms" in done.stdout, done

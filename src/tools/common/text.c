@@ -2,6 +2,7 @@
 #include "tools/common/text.h"
 
 #include "base/fmt.h"
+#include "os/procfs.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -128,17 +129,35 @@ void gf_shell_word(FILE *out, const char *word)
 
 static uintptr_t page_size;
 
+/* Returns where the mapping of this page ends; the end of the page if that is unknown. */
+static uintptr_t find_end(uintptr_t page)
+{
+    char buf[4096 + 256];
+    struct gf_procfs_lines lines = {.buf = buf, .size = sizeof(buf)};
+    uintptr_t end = 0;
+
+    if (!gf_procfs_lines_open(&lines, "/proc/self/maps"))
+        return page + page_size;
+    for (const char *line; end <= page && (line = gf_procfs_lines_next(&lines));) {
+        const char *dash = lines.continued ? NULL : strchr(line, '-');
+        end = dash ? strtoul(dash + 1, NULL, 16) : end;
+    }
+    gf_procfs_lines_close(&lines);
+    return end > page ? end : page + page_size;
+}
+
 /*
- * If no zero page can be mapped, the default action is restored: the instruction faults again, and
+ * Maps zero pages up to the end of the mapping, because the pages that follow are missing, too, and a process
+ * has few mappings. If that fails, the default action is restored: the instruction faults again, and
  * the signal kills the process.
  */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    void *const page = (void *)((uintptr_t)info->si_addr & ~(page_size - 1));
+    const uintptr_t page = (uintptr_t)info->si_addr & ~(page_size - 1);
     if (info->si_code != BUS_ADRERR ||
-        mmap(page, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-            MAP_FAILED)
+        mmap((void *)page, find_end(page) - page, PROT_READ,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
         signal(number, SIG_DFL);
 }
 

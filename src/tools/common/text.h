@@ -61,8 +61,8 @@ unsigned gf_wrap_width(FILE *out);
 void gf_shell_word(FILE *out, const char *word);
 
 /*
- * Keeps this process alive if another process truncates a mapped file: a handler of SIGBUS maps a
- * zero page where the file no longer has one.
+ * Keeps this process alive if another process truncates a mapped file: a handler of SIGBUS maps
+ * zero pages where the file no longer has any.
  */
 void gf_bus_error_survive(void);
 
