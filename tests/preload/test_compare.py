@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -125,6 +126,13 @@ def test_commands_that_do_not_run(compare):
     found = compare("--", "sh", "-c", "kill -SEGV $$")
     assert found.returncode == 1 and "the command was killed by SIGSEGV" in found.stderr
     assert "(it printed nothing)" in found.stderr
+
+
+def test_ignored_ends_of_children(run):
+    """What starts compare may ignore SIGCHLD. The kernel would discard the command's exit code. The command inherits it."""
+    ignored = "import signal, sys; sys.exit(5 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 6)"
+    found = run("/usr/bin/env", "--ignore-signal=CHLD", COMMAND, "compare", "--", sys.executable, "-c", ignored, preload=False)
+    assert found.returncode == 1 and "the command exited with code 5" in found.stderr, found
 
 
 def test_the_command_ends_with_compare(run, tmp_path):

@@ -194,8 +194,8 @@ static struct gf_gpu_clock clocks_end(void)
     return reader.sums;
 }
 
-static volatile sig_atomic_t pending; /* SIGINT was received */
-static struct sigaction outer;        /* the action of SIGINT before */
+static volatile sig_atomic_t pending;       /* SIGINT was received */
+static struct sigaction outer, outer_child; /* the actions of SIGINT and SIGCHLD before */
 
 static void on_interrupt(int number)
 {
@@ -206,7 +206,9 @@ static void on_interrupt(int number)
 void gf_interrupt_begin(void)
 {
     const struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART */
+    const struct sigaction normal = {.sa_handler = SIG_DFL};
 
+    sigaction(SIGCHLD, &normal, &outer_child); /* if it is ignored, there are no exit codes */
     sigaction(SIGINT, NULL, &outer);
     if (outer.sa_handler != SIG_IGN)
         sigaction(SIGINT, &action, NULL);
@@ -215,6 +217,7 @@ void gf_interrupt_begin(void)
 void gf_interrupt_end(void)
 {
     sigaction(SIGINT, &outer, NULL);
+    sigaction(SIGCHLD, &outer_child, NULL);
     if (pending)
         raise(SIGINT);
 }
@@ -254,6 +257,7 @@ static void run_child(char *const *command, const struct gf_env *env, int folder
     dup2(input, STDIN_FILENO);
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
+    sigaction(SIGCHLD, &outer_child, NULL);
     /* If the comparison is killed, the kernel also ends the command. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     argv[0] = self;
