@@ -130,6 +130,23 @@ def test_report_at_a_link_to_a_mount_that_does_not_answer(uses_gpu, run, shared,
     assert "did not respond" not in done.stderr and (is_plain(shared / "rep") if name == "rep" else "belongs to another user" in done.stderr), done
 
 
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="this kernel has no FUSE")
+def test_log_on_a_mount_that_does_not_answer(uses_gpu, shared):
+    """Only the thread gpufeed-log waits, also for what the engine logs at its start."""
+    (shared / "mount").mkdir()
+    with subprocess.Popen([sys.executable, "-c", FUSE, shared / "mount", "/etc/passwd", "none"], stdout=subprocess.PIPE) as server:
+        try:
+            if server.stdout.readline() != b"ready\n":
+                pytest.skip("no FUSE file system can be mounted here")
+            os.kill(server.pid, signal.SIGSTOP)
+            uses_gpu(GPUFEED_LOG=shared / "mount" / "log", GPUFEED_STALL_US=1000000, GPUFEED_REPORT=shared / "report")
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", shared / "mount"], check=False)
+    assert '"state": "ended"' in (shared / "report").read_text()
+
+
 # Each name but "report" is a link to the second argument, and root is said to own all.
 LINKS = FUSE.replace('open(file, "rb").read()', "file.encode()").replace("0o40755 if node == 1 else 0o100755", "{1: 0o40755, 3: 0o100755}.get(node, 0o120777)") \
     .replace("elif call == 14 and node == 3: continue", "elif call == 5: out = text")

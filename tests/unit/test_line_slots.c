@@ -39,6 +39,35 @@ static struct gf_line *claim_elsewhere(uint64_t ns)
     return line;
 }
 
+static void *take_at(void *ns)
+{
+    uint64_t mark;
+    claimant = gettid();
+    return gf_line_slots_take(&slots, *(uint64_t *)ns, &mark);
+}
+
+/* A write that hangs keeps others from the file, unless its thread has ended. */
+static void test_a_write_that_hangs(void **state)
+{
+    uint64_t mark, taken_ns = 5 * SECOND;
+    pthread_t thread;
+    (void)state;
+    start();
+    struct gf_line *line = gf_line_slots_claim(&slots, taken_ns);
+    assert_true(gf_line_slots_ready(&slots, line, taken_ns));
+    assert_false(gf_line_slots_hang(&slots, taken_ns + 2 * SECOND));
+    assert_ptr_equal(gf_line_slots_take(&slots, taken_ns, &mark), line);
+    assert_false(gf_line_slots_hang(&slots, taken_ns + SECOND));
+    assert_true(gf_line_slots_hang(&slots, taken_ns + 2 * SECOND));
+    gf_line_slots_release(line, mark);
+    line = gf_line_slots_claim(&slots, taken_ns);
+    assert_true(gf_line_slots_ready(&slots, line, taken_ns));
+    assert_int_equal(pthread_create(&thread, NULL, take_at, &taken_ns), 0);
+    pthread_join(thread, NULL);
+    await_end_of(claimant);
+    assert_false(gf_line_slots_hang(&slots, taken_ns + 2 * SECOND));
+}
+
 static void test_in_order(void **state)
 {
     uint64_t mark;
@@ -225,6 +254,7 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_write_that_hangs),
         cmocka_unit_test(test_in_order),
         cmocka_unit_test(test_holders),
         cmocka_unit_test(test_overdue),

@@ -364,6 +364,8 @@ static const struct gf_engine *start_engine(pid_t caller)
         .gpu_known = gf_stall_set_gpu,
     };
     gf_engine_start_fn *start = find_engine_start();
+    if (start && gf_journal_wanted()) /* before the engine logs, because the log's disk may hang */
+        gf_thread_start_own(write_log, NULL, 0);
     const struct gf_engine *engine = start ? start(&preload) : NULL;
     if (start && (!engine || engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
         gf_warn(OFF GF_ENGINE_FILE " belongs to another build than libgpufeed.so " GF_VERSION
@@ -403,11 +405,8 @@ static void *load_engine(void *caller)
     if (engine)
         publish_engine(engine);
     announce_stage(stage_done);
-    if (gf_engine()) {
-        if (gf_journal_wanted())
-            gf_thread_start_own(write_log, NULL, 0);
+    if (gf_engine())
         engine->watch();
-    }
     return NULL;
 }
 

@@ -352,12 +352,14 @@ static void write_line(struct gf_line *line)
     }
 }
 
+/* A thread whose line hangs writes the others, too, once it continues. */
 static void drain_slots(struct gf_line_slots *from)
 {
     struct gf_line *line;
     uint64_t mark;
 
-    while ((line = gf_line_slots_take(from, gf_now_ns(), &mark))) {
+    while (!gf_line_slots_hang(from, gf_now_ns()) &&
+           (line = gf_line_slots_take(from, gf_now_ns(), &mark))) {
         write_line(line);
         gf_line_slots_release(line, mark);
     }

@@ -5,6 +5,7 @@
 #define BURST_NS (500 * INTERVAL_NS)
 #define SIZE_MOST (UINT64_C(64) << 20)
 #define STUCK_MS 10000
+#define HANGS_MS 1000
 #define MS UINT64_C(1000000)
 
 /*
@@ -57,14 +58,19 @@ static bool is_stuck(uint64_t mark, uint64_t now)
 }
 
 /*
- * Whether the slot is stuck because its holder has ended. A holder that is paused or waits for the
- * disk keeps its slot, because it may continue to change the line. If the holder is in another PID
- * namespace, its id may belong to a different thread here, and the answer may be wrong.
+ * Whether the holder of the slot has ended. A holder that is paused or waits for the disk keeps its slot,
+ * because it may continue to change the line. If the holder is in another PID namespace, its id may belong
+ * to a different thread here, and the answer may be wrong.
  */
-static bool is_abandoned(uint64_t mark, uint64_t now)
+static bool has_ended(uint64_t mark)
 {
     gf_keep_errno();
-    return is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
+    return syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
+}
+
+static bool is_abandoned(uint64_t mark, uint64_t now)
+{
+    return is_stuck(mark, now) && has_ended(mark);
 }
 
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)
@@ -135,6 +141,16 @@ bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint
             late || (state_of(mark) == slot_ready && age_of(mark, now) > (int64_t)(late_ns / MS));
     }
     return late;
+}
+
+bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now)
+{
+    for (unsigned i = 0; i < slots->count; i++) {
+        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED);
+        if (state_of(mark) == slot_taken && age_of(mark, now) > HANGS_MS && !has_ended(mark))
+            return true;
+    }
+    return false;
 }
 
 static bool has_state(const struct gf_line_slots *slots, unsigned state)

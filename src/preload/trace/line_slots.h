@@ -82,6 +82,9 @@ void gf_line_slots_release(struct gf_line *line, uint64_t mark);
  */
 bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns);
 
+/* Whether a thread has been writing a line for more than a second: the file system may not answer. */
+bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now);
+
 /*
  * gf_line_slots_writing: whether a thread is writing a line. gf_line_slots_unwritten: whether a
  * line is being written, or is finished but not yet written.
