@@ -88,49 +88,14 @@ static const char *read_spec(const char *p, struct spec *spec, va_list *args)
     return p;
 }
 
-enum length { LEN_INT, LEN_LONG, LEN_LONG_LONG, LEN_SIZE };
+/* So the modifiers l, ll and z mean the same. */
+_Static_assert(sizeof(long) == sizeof(long long) && sizeof(long) == sizeof(size_t), "LP64");
 
-static const char *read_length(const char *p, enum length *ret)
+static const char *read_length(const char *p, bool *ret_is_long)
 {
-    *ret = LEN_INT;
-    if (*p == 'z') {
-        *ret = LEN_SIZE;
-        return p + 1;
-    }
-    if (*p != 'l')
-        return p;
-    *ret = p[1] == 'l' ? LEN_LONG_LONG : LEN_LONG;
-    return p + (p[1] == 'l' ? 2 : 1);
-}
-
-static int64_t take_signed(enum length length, va_list *args)
-{
-    switch (length) {
-    case LEN_LONG:
-        return va_arg(*args, long);
-    case LEN_LONG_LONG:
-        return va_arg(*args, long long);
-    case LEN_SIZE:
-        return va_arg(*args, ssize_t);
-    case LEN_INT:
-        break;
-    }
-    return va_arg(*args, int);
-}
-
-static uint64_t take_unsigned(enum length length, va_list *args)
-{
-    switch (length) {
-    case LEN_LONG:
-        return va_arg(*args, unsigned long);
-    case LEN_LONG_LONG:
-        return va_arg(*args, unsigned long long);
-    case LEN_SIZE:
-        return va_arg(*args, size_t);
-    case LEN_INT:
-        break;
-    }
-    return va_arg(*args, unsigned);
+    const char *end = *p == 'z' ? p + 1 : p + strspn(p, "l");
+    *ret_is_long = end > p;
+    return end;
 }
 
 static void put_error(struct gf_textbuf *out, const struct spec *spec, int error)
@@ -148,8 +113,8 @@ static const char *put_conversion(struct gf_textbuf *out, const char *percent, v
                                   int error)
 {
     struct spec spec = {.precision = -1};
-    enum length length;
-    const char *p = read_length(read_spec(percent + 1, &spec, args), &length);
+    bool is_long;
+    const char *p = read_length(read_spec(percent + 1, &spec, args), &is_long);
 
     switch (*p) {
     case 's':
@@ -162,16 +127,16 @@ static const char *put_conversion(struct gf_textbuf *out, const char *percent, v
     }
     case 'd':
     case 'i': {
-        const int64_t value = take_signed(length, args);
+        const int64_t value = is_long ? va_arg(*args, long) : va_arg(*args, int);
         put_number(out, &spec, value < 0 ? -(uint64_t)value : (uint64_t)value, 10, value < 0);
         break;
     }
     case 'u':
-        put_number(out, &spec, take_unsigned(length, args), 10, false);
+    case 'x': {
+        const uint64_t value = is_long ? va_arg(*args, unsigned long) : va_arg(*args, unsigned);
+        put_number(out, &spec, value, *p == 'u' ? 10 : 16, false);
         break;
-    case 'x':
-        put_number(out, &spec, take_unsigned(length, args), 16, false);
-        break;
+    }
     case 'p':
         put(out, '0');
         put(out, 'x');
