@@ -34,11 +34,6 @@ int gf_bits_next(const uint64_t *word, size_t n, unsigned from)
     return -1;
 }
 
-bool gf_bits_equal(const uint64_t *a, const uint64_t *b, size_t n)
-{
-    return memcmp(a, b, n * sizeof(*a)) == 0;
-}
-
 bool gf_bits_within(const uint64_t *inner, const uint64_t *outer, size_t n)
 {
     for (size_t i = 0; i < n; i++)

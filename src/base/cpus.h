@@ -24,7 +24,6 @@ void gf_bits_set(uint64_t *word, size_t n, unsigned bit);
 unsigned gf_bits_count(const uint64_t *word, size_t n);
 /* Returns the index of the first set bit at or after `from`; -1 if no such bit is set. */
 int gf_bits_next(const uint64_t *word, size_t n, unsigned from);
-bool gf_bits_equal(const uint64_t *a, const uint64_t *b, size_t n);
 bool gf_bits_within(const uint64_t *inner, const uint64_t *outer, size_t n);
 bool gf_bits_meet(const uint64_t *a, const uint64_t *b, size_t n);
 void gf_bits_and(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n);
@@ -50,7 +49,7 @@ char *gf_bits_format(const uint64_t *word, size_t n, char *buf, size_t size);
 #define gf_set_count(set) gf_bits_count(GF_WORDS(set))
 #define gf_set_empty(set) (gf_bits_next(GF_WORDS(set), 0) < 0)
 #define gf_set_next(set, from) gf_bits_next(GF_WORDS(set), (from))
-#define gf_set_equal(a, b) gf_bits_equal((a)->word, (b)->word, GF_ARRAY_LEN((a)->word))
+#define gf_set_equal(a, b) (memcmp((a)->word, (b)->word, sizeof((a)->word)) == 0)
 #define gf_set_within(inner, outer)                                                                \
     gf_bits_within((inner)->word, (outer)->word, GF_ARRAY_LEN((inner)->word))
 #define gf_set_meet(a, b) gf_bits_meet((a)->word, (b)->word, GF_ARRAY_LEN((a)->word))
