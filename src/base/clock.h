@@ -63,3 +63,17 @@ static inline uint64_t gf_thread_cpu_ns(void)
 {
     return gf_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
+
+/*
+ * Returns the next number of a xorshift generator, which is never 0. A state of 0 becomes one that
+ * depends on the time.
+ */
+static inline uint64_t gf_random(uint64_t *state)
+{
+    if (!*state)
+        *state = gf_now_ns() | 1;
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}

@@ -145,7 +145,7 @@ static void *address_at(struct cursor *cursor, uint64_t offset)
 void gf_locality_sample(const struct gf_range *ranges, size_t count, struct gf_locality *ret)
 {
     const uint64_t start_ns = gf_now_ns();
-    uint64_t size = 0, random = start_ns | 1;
+    uint64_t size = 0, random = 0;
     struct cursor cursor = {.range = ranges};
 
     memset(ret, 0, sizeof(*ret));
@@ -156,10 +156,8 @@ void gf_locality_sample(const struct gf_range *ranges, size_t count, struct gf_l
         void *pages[QUERIED];
         int node[QUERIED];
         for (unsigned i = 0; i < QUERIED; i++) {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            pages[i] = address_at(&cursor, (call * QUERIED + i) * part + random % part);
+            const uint64_t at = (call * QUERIED + i) * part + gf_random(&random) % part;
+            pages[i] = address_at(&cursor, at);
         }
         if (!gf_pages_query(pages, QUERIED, node)) {
             ret->heap = (struct gf_pages){0};

@@ -67,14 +67,6 @@ static struct sampler {
     struct device device[GF_SUBMIT_DEVICES];
 } sampler;
 
-static uint64_t next_random(void)
-{
-    sampler.random ^= sampler.random << 13;
-    sampler.random ^= sampler.random >> 7;
-    sampler.random ^= sampler.random << 17;
-    return sampler.random;
-}
-
 /*
  * Sleeps for a random time between half and one and a half intervals, so that no loop of the
  * program runs in step with the samples. Returns false if the kernel refuses to let the thread
@@ -84,7 +76,7 @@ static bool sleep_some(void)
 {
     const uint64_t interval = gf_load_relaxed(&sampler.interval_ns);
 
-    sampler.planned_ns = interval / 2 + next_random() % interval;
+    sampler.planned_ns = interval / 2 + gf_random(&sampler.random) % interval;
     const struct timespec at = gf_timespec(sampler.planned_ns);
     const int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &at, NULL);
     return !error || error == EINTR;

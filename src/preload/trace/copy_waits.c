@@ -46,30 +46,19 @@ bool gf_copy_waits_wanted(void)
     return gf_load_relaxed(&waits.threshold_ns) != 0;
 }
 
-static uint64_t next_random(void)
-{
-    static __thread uint64_t random;
-
-    if (!random)
-        random = gf_now_ns() | 1;
-    random ^= random << 13;
-    random ^= random >> 7;
-    random ^= random << 17;
-    return random;
-}
-
 /*
  * Returns how many waits this one stands for, in parts of WEIGHT. 0: its line is not read. A wait
  * is chosen with a probability in proportion to its length, so the expected sums are exact.
  */
 static uint64_t choose_weight(uint64_t ns)
 {
+    static __thread uint64_t random;
     const uint64_t cost = gf_max(gf_load_relaxed(&waits.cost_ns), COST_NS / 4);
     const uint64_t allowed = gf_max(ns / SHARE, UINT64_C(1));
 
     if (allowed >= cost)
         return WEIGHT;
-    return next_random() % cost < allowed ? WEIGHT * cost / allowed : 0;
+    return gf_random(&random) % cost < allowed ? WEIGHT * cost / allowed : 0;
 }
 
 static void note_cost(uint64_t ns)
