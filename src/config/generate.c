@@ -35,7 +35,7 @@ static void man_row(const struct gf_option_row *row)
     printf(".TP\n.BR \\-\\-");
     print_roff(gf_option_flag(row, flag, sizeof(flag)));
     printf(" = \"");
-    print_roff(gf_option_text_form(row, form, sizeof(form)));
+    print_roff(gf_option_text_allowed(row, true, form, sizeof(form)));
     printf("\" \", \" %s\n", row->name);
     print_roff(row->help);
     if (*row->fallback)
@@ -56,7 +56,7 @@ static void md_row(const struct gf_option_row *row)
     char form[256], flag[GF_OPTION_FLAG_MAX];
 
     printf("| `%s` | `--%s` | ", row->name, gf_option_flag(row, flag, sizeof(flag)));
-    for (const char *c = gf_option_text_form(row, form, sizeof(form)); *c; c++)
+    for (const char *c = gf_option_text_allowed(row, true, form, sizeof(form)); *c; c++)
         fputs(*c == '|' ? ", " : (char[]){*c, '\0'}, stdout);
     printf(" | %s | %s |\n", *row->fallback ? row->fallback : "none", row->help);
 }

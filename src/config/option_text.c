@@ -31,48 +31,38 @@ static const char *format_size(uint64_t bytes, char *buf, size_t size)
     return buf;
 }
 
-/* Describes the values of a row, as a short form such as "off|PATH" or in words. Returns buf. */
-static const char *describe(const struct gf_option_row *row, bool is_form, char *buf, size_t size)
+const char *gf_option_text_allowed(const struct gf_option_row *row, bool is_synopsis, char *buf,
+                                   size_t size)
 {
     char low[24], high[24], words[160];
 
     switch (row->kind) {
     case gf_option_choice:
-        return join_words(row, ~0u, is_form ? "|" : ", ", buf, size);
+        return join_words(row, ~0u, is_synopsis ? "|" : ", ", buf, size);
     case gf_option_number:
-        gf_fmt(buf, size, is_form ? "%lu..%lu" : "%lu to %lu", row->low, row->high);
+        gf_fmt(buf, size, is_synopsis ? "%lu..%lu" : "%lu to %lu", row->low, row->high);
         break;
     case gf_option_size:
-        gf_fmt(buf, size, is_form ? "auto|%s..%s" : "auto, %s to %s",
+        gf_fmt(buf, size, is_synopsis ? "auto|%s..%s" : "auto, %s to %s",
                format_size(row->low, low, sizeof(low)), format_size(row->high, high, sizeof(high)));
         break;
     case gf_option_path:
-        gf_fmt(buf, size, is_form ? "off|PATH" : "off, or a path of fewer than %d bytes",
+        gf_fmt(buf, size, is_synopsis ? "off|PATH" : "off, or a path of fewer than %d bytes",
                GF_OPTION_PATH_MAX);
         break;
     case gf_option_names:
         gf_fmt(buf, size,
-               is_form ? "off|NAME,..."
-                       : "off, or names, separated by commas, of fewer than %d bytes",
+               is_synopsis ? "off|NAME,..."
+                           : "off, or names, separated by commas, of fewer than %d bytes",
                GF_OPTION_PATH_MAX);
         break;
     case gf_option_list:
         gf_fmt(buf, size,
-               is_form ? "off|all|%s" : "off, all, or a list, separated by commas, of %s",
-               join_words(row, ~0u, is_form ? "," : ", ", words, sizeof(words)));
+               is_synopsis ? "off|all|%s" : "off, all, or a list, separated by commas, of %s",
+               join_words(row, ~0u, is_synopsis ? "," : ", ", words, sizeof(words)));
         break;
     }
     return buf;
-}
-
-const char *gf_option_text_allowed(const struct gf_option_row *row, char *buf, size_t size)
-{
-    return describe(row, false, buf, size);
-}
-
-const char *gf_option_text_form(const struct gf_option_row *row, char *buf, size_t size)
-{
-    return describe(row, true, buf, size);
 }
 
 const char *gf_option_text_value(const struct gf_options *o, const struct gf_option_row *row,
@@ -192,7 +182,7 @@ const char *gf_validate_value(const struct gf_option_row *row, const char *value
     char allowed[160], word[GF_OPTION_WORD_MAX];
     const char *nearest = gf_suggest_value(row, gf_option_wrong_word(row, value, word));
 
-    gf_option_text_allowed(row, allowed, sizeof(allowed));
+    gf_option_text_allowed(row, false, allowed, sizeof(allowed));
     gf_fmt(buf, size,
            nearest ? "is not valid; allowed: %s (did you mean %s?)" : "is not valid; allowed: %s",
            allowed, nearest);

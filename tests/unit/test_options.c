@@ -218,10 +218,12 @@ static void sizes_are_written_shortly(void **state)
         "1537M");
     assert_string_equal(
         gf_option_text_value(&o, gf_option_by_name("GPUFEED_PIN_CACHE"), buf, sizeof(buf)), "0");
-    assert_string_equal(gf_option_text_allowed(gf_option_by_name("stage-ring"), buf, sizeof(buf)),
-                        "auto, 2M to 1T");
-    assert_string_equal(gf_option_text_form(gf_option_by_name("pin-cache"), buf, sizeof(buf)),
-                        "auto|0..1T");
+    assert_string_equal(
+        gf_option_text_allowed(gf_option_by_name("stage-ring"), false, buf, sizeof(buf)),
+        "auto, 2M to 1T");
+    assert_string_equal(
+        gf_option_text_allowed(gf_option_by_name("pin-cache"), true, buf, sizeof(buf)),
+        "auto|0..1T");
 }
 
 static void suggests_near_names_only(void **state)
@@ -359,7 +361,8 @@ static void writes_lists(void **state)
     char buf[64], all[512] = "";
     gf_options_load(&o, env);
     assert_string_equal(gf_option_text_value(&o, row, buf, sizeof(buf)), "copy,place");
-    assert_string_equal(gf_option_text_form(row, buf, sizeof(buf)), "off|all|copy,heap,place");
+    assert_string_equal(gf_option_text_allowed(row, true, buf, sizeof(buf)),
+                        "off|all|copy,heap,place");
     gf_validate_environment(wrong, false, collect, all);
     assert_string_equal(
         all, "GPUFEED_DEBUG=copy,hep is not valid; allowed: off, all, or a "

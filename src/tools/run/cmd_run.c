@@ -354,7 +354,8 @@ static int report_missing_value(const struct option *flag)
     char allowed[256] = "huge";
 
     if (flag->val != FLAG_SHM)
-        gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], allowed, sizeof(allowed));
+        gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], false, allowed,
+                               sizeof(allowed));
     return gf_cli_fail(-EINVAL, "run", "--%s needs a value; allowed: %s", flag->name, allowed);
 }
 
@@ -408,7 +409,7 @@ static void print_option(const struct gf_option_row *row, unsigned width)
     char flag[GF_OPTION_FLAG_MAX], form[256], about[1024];
 
     printf("  --%s=%s\n", gf_option_flag(row, flag, sizeof(flag)),
-           gf_option_text_form(row, form, sizeof(form)));
+           gf_option_text_allowed(row, true, form, sizeof(form)));
     snprintf(about, sizeof(about), "%s: %s (default: %s). %s", row->name, row->help,
              *row->fallback ? row->fallback : "none", row->text);
     gf_wrap(stdout, "", about, 6, width);
