@@ -328,27 +328,20 @@ static void bind_socket(const struct input *d, struct gf_verdict *ret)
 static void bind_small(struct input *d, unsigned need, struct gf_verdict *ret)
 {
     const unsigned count = gf_set_count(&d->usable);
+    const char *outcome;
 
     if (gf_set_count(&ret->socket) >= need && !gf_set_within(&d->facts->start, &ret->socket)) {
         bind_to(gf_bound_socket, &ret->socket, ret);
-        SAY(ret,
-            "only %u CPU%s of %s %s may be used, but %u are needed: all threads are bound to its "
-            "socket",
-            count, count == 1 ? "" : "s", node_word(ret), d->nodes, need);
-        return;
-    }
-    if (count < SUBMITTERS_LEAST) {
+        outcome = "all threads are bound to its socket";
+    } else if (count < SUBMITTERS_LEAST) {
         d->too_few = true;
-        SAY(ret, "only %u CPU%s of %s %s may be used, but %u are needed: nothing is bound", count,
-            count == 1 ? "" : "s", node_word(ret), d->nodes, need);
-        return;
+        outcome = "nothing is bound";
+    } else {
+        bind_to(gf_bound_submitters, &d->usable, ret);
+        outcome = "only the threads that submit work are bound";
     }
-    bind_to(gf_bound_submitters, &d->usable, ret);
-    SAY(ret,
-        "only %u CPU%s of %s %s may be used, but %u are needed: only the threads that submit work "
-        "are "
-        "bound",
-        count, count == 1 ? "" : "s", node_word(ret), d->nodes, need);
+    SAY(ret, "only %u CPU%s of %s %s may be used, but %u are needed: %s", count,
+        count == 1 ? "" : "s", node_word(ret), d->nodes, need, outcome);
 }
 
 static void bind_node(struct input *d, struct gf_verdict *ret)
