@@ -56,18 +56,6 @@ void gf_torch_trace_close(void)
     memset(&torch, 0, sizeof(torch));
 }
 
-/* Writes a text of a job as a JSON string. Such texts contain no control characters. */
-static void gf_json_out_text(FILE *out, const char *text)
-{
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
 /*
  * A multiple of this is added to the pids of all hosts but the first, because pids must be unique
  * in a trace.
@@ -101,8 +89,8 @@ static int64_t ns_of(double time)
 }
 
 /*
- * Prints microseconds since the base, with three decimals. A double that counts seconds since 1970
- * has a resolution of about 0.25 us.
+ * Prints the time in microseconds since the base, with three decimals. A double that counts seconds
+ * since 1970 has a resolution of about 0.25 us.
  */
 static void print_time(const struct trace *trace, double time)
 {
@@ -110,7 +98,7 @@ static void print_time(const struct trace *trace, double time)
 
     if (__builtin_sub_overflow(ns_of(time), trace->base_ns, &ns) || ns == INT64_MIN)
         ns = 0;
-    fprintf(trace->out, "%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
+    fprintf(trace->out, ",\"ts\":%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
             (int)((ns < 0 ? -ns : ns) % 1000));
 }
 
@@ -121,12 +109,27 @@ static void begin_event(struct trace *trace, const char *phase, int64_t pid, int
     trace->more = true;
 }
 
+/* Texts of a job contain no control characters. */
+static void print_escaped(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+}
+
+/* Prints a member whose value is a text, after `before`, which ends the previous member. */
+static void print_text(struct trace *trace, const char *before, const char *key, const char *text)
+{
+    fprintf(trace->out, "%s\"%s\":\"", before, key);
+    print_escaped(trace->out, text);
+    fputc('"', trace->out);
+}
+
 static void print_name(struct trace *trace, const char *kind, int64_t pid, int64_t tid,
                        const char *name)
 {
     begin_event(trace, "M", pid, tid);
-    fprintf(trace->out, ",\"name\":\"%s\",\"args\":{\"name\":", kind);
-    gf_json_out_text(trace->out, name);
+    fprintf(trace->out, ",\"name\":\"%s\",\"args\":", kind);
+    print_text(trace, "{", "name", name);
     fputs("}}", trace->out);
 }
 
@@ -150,9 +153,7 @@ static void print_frames(struct trace *trace, const struct gf_job_stack *stack)
 {
     fputs(",\"stack\":\"", trace->out);
     for (uint32_t i = stack->count; i-- > 0;) {
-        const char *text = gf_job_text(trace->job, trace->job->frames[stack->frame + i]);
-        for (; *text; text++)
-            fprintf(trace->out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+        print_escaped(trace->out, gf_job_text(trace->job, trace->job->frames[stack->frame + i]));
         fputs(i ? "\\n" : "", trace->out);
     }
     fputc('"', trace->out);
@@ -163,16 +164,12 @@ static void print_stall(struct trace *trace, const struct gf_stall *stall)
     const struct gf_job *job = trace->job;
 
     begin_event(trace, "X", trace->pids[stall->process], job->threads[stall->thread].tid);
-    fputs(",\"name\":", trace->out);
-    gf_json_out_text(trace->out, gf_job_text(job, stall->call));
-    fputs(",\"cat\":", trace->out);
-    gf_json_out_text(trace->out, gf_job_text(job, stall->cause));
-    fputs(",\"ts\":", trace->out);
+    print_text(trace, ",", "name", gf_job_text(job, stall->call));
+    print_text(trace, ",", "cat", gf_job_text(job, stall->cause));
     print_time(trace, stall->at);
-    fprintf(trace->out, ",\"dur\":%u,\"args\":{\"cause\":", stall->us);
-    gf_json_out_text(trace->out, gf_job_text(job, stall->cause));
-    fputs(",\"site\":", trace->out);
-    gf_json_out_text(trace->out, gf_job_text(job, job->stacks[stall->stack].site));
+    fprintf(trace->out, ",\"dur\":%u,\"args\":", stall->us);
+    print_text(trace, "{", "cause", gf_job_text(job, stall->cause));
+    print_text(trace, ",", "site", gf_job_text(job, job->stacks[stall->stack].site));
     print_frames(trace, &job->stacks[stall->stack]);
     if (stall->size >= 0)
         fprintf(trace->out, ",\"bytes\":%" PRId64, stall->size);
@@ -190,8 +187,7 @@ static void print_step(struct trace *trace, const struct gf_step *step)
 {
     begin_event(trace, step->is_open ? "B" : "X", trace->pids[step->process],
                 STEP_ROW + step->process);
-    fprintf(trace->out,
-            ",\"name\":\"step %" PRIu64 "\",\"cat\":\"gpufeed_step\",\"ts\":", step->step);
+    fprintf(trace->out, ",\"name\":\"step %" PRIu64 "\",\"cat\":\"gpufeed_step\"", step->step);
     print_time(trace, step->at);
     const int64_t ns = gf_max(ns_of(step->at + step->s) - ns_of(step->at) - 1, (int64_t)0);
     if (!step->is_open)
@@ -228,7 +224,7 @@ static void print_counters(struct trace *trace, const struct gf_activity *activi
 
     if (all > 0) {
         begin_event(trace, "C", trace->pids[activity->process], 0);
-        fputs(",\"name\":\"GPU time, %\",\"ts\":", trace->out);
+        fputs(",\"name\":\"GPU time, %\"", trace->out);
         print_time(trace, time);
         for (int i = 0; i < GF_ACTIVITY_STATES; i++)
             fprintf(trace->out, "%s\"%s\":%.1f", i ? "," : ",\"args\":{", gf_activity_states[i],
@@ -236,7 +232,7 @@ static void print_counters(struct trace *trace, const struct gf_activity *activi
         fputs("}}", trace->out);
     }
     begin_event(trace, "C", trace->pids[activity->process], 0);
-    fputs(",\"name\":\"copies, MB/s\",\"ts\":", trace->out);
+    fputs(",\"name\":\"copies, MB/s\"", trace->out);
     print_time(trace, time);
     fprintf(trace->out, ",\"args\":{\"to GPU\":%.1f,\"from GPU\":%.1f}}",
             ends ? 0 : activity->bytes[0] / length / 1e6,
@@ -274,12 +270,11 @@ static void print_activities(struct trace *trace)
 static void print_note(struct trace *trace, const struct gf_note *note)
 {
     begin_event(trace, "i", trace->pids[note->process], trace->job->processes[note->process].pid);
-    fputs(",\"s\":\"p\",\"cat\":\"gpufeed\",\"name\":", trace->out);
-    gf_json_out_text(trace->out, gf_job_text(trace->job, note->kind));
-    fputs(",\"ts\":", trace->out);
+    fputs(",\"s\":\"p\",\"cat\":\"gpufeed\"", trace->out);
+    print_text(trace, ",", "name", gf_job_text(trace->job, note->kind));
     print_time(trace, note->at);
-    fputs(",\"args\":{\"text\":", trace->out);
-    gf_json_out_text(trace->out, gf_job_text(trace->job, note->text));
+    fputs(",\"args\":", trace->out);
+    print_text(trace, "{", "text", gf_job_text(trace->job, note->text));
     fputs("}}", trace->out);
 }
 
