@@ -71,10 +71,8 @@ void gf_json_end(struct gf_json *json, char bracket)
 
 void gf_json_text(struct gf_json *json, const char *key, const char *value)
 {
-    if (!value) {
-        gf_json_null(json, key);
+    if (!gf_json_known(json, key, value))
         return;
-    }
     put_key(json, key);
     put_string(json, value);
 }
@@ -107,17 +105,13 @@ void gf_json_null(struct gf_json *json, const char *key)
 
 void gf_json_known_int(struct gf_json *json, const char *key, int64_t value)
 {
-    if (value < 0)
-        gf_json_null(json, key);
-    else
+    if (gf_json_known(json, key, value >= 0))
         gf_json_int(json, key, value);
 }
 
 void gf_json_known_size(struct gf_json *json, const char *key, uint64_t value)
 {
-    if (value == UINT64_MAX)
-        gf_json_null(json, key);
-    else
+    if (gf_json_known(json, key, value != UINT64_MAX))
         gf_json_size(json, key, value);
 }
 
