@@ -37,11 +37,6 @@ static uint64_t read_limit(const struct gf_cgroup_walk *walk, const char *file)
     return end == text || value >= UNLIMITED ? UNKNOWN : value;
 }
 
-static uint64_t saturating_sub(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 /*
  * Returns how many bytes of file pages the kernel can reclaim. Only half of the active file pages
  * are counted, because they may be the program's input.
@@ -72,7 +67,7 @@ static void read_group_headroom(struct gf_headroom_scratch *scratch, struct gf_h
     if (gf_cgroup_read(walk, "memory.stat", scratch->text, sizeof(scratch->text)) > 0)
         reclaimable = reclaimable_bytes(gf_procfs_value(scratch->text, names->inactive),
                                         gf_procfs_value(scratch->text, names->active));
-    const uint64_t left = saturating_sub(limit, saturating_sub(used, reclaimable));
+    const uint64_t held = used - gf_min(used, reclaimable), left = limit - gf_min(limit, held);
     if (left < ret->cgroup) {
         ret->cgroup = left;
         ret->limit = limit;

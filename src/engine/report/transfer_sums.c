@@ -65,11 +65,6 @@ uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t
     return async.timed_ns + (sync.timed_ns > pinned_ns ? sync.timed_ns - pinned_ns : 0);
 }
 
-static uint64_t rest_of(uint64_t all, uint64_t part)
-{
-    return all > part ? all - part : 0;
-}
-
 bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hook_counts *counts)
 {
     if (!counts->bytes)
@@ -78,8 +73,9 @@ bool gf_transfer_sums_add_hook(struct gf_small_copies *sums, const struct gf_hoo
      * The counters increase while they are read. So `offered` may contain a copy that `copies` does
      * not contain yet, and the difference may be negative.
      */
-    sums->small += rest_of(counts->copies, counts->offered + counts->unfit);
-    sums->small_bytes += rest_of(counts->bytes, counts->offered_bytes + counts->unfit_bytes);
+    const uint64_t offered_bytes = counts->offered_bytes + counts->unfit_bytes;
+    sums->small += counts->copies - gf_min(counts->copies, counts->offered + counts->unfit);
+    sums->small_bytes += counts->bytes - gf_min(counts->bytes, offered_bytes);
     sums->unsupported += counts->unfit;
     sums->unsupported_bytes += counts->unfit_bytes;
     return true;
