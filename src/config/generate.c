@@ -38,10 +38,7 @@ static void man_row(const struct gf_option_row *row)
     print_roff(gf_option_text_allowed(row, true, form, sizeof(form)));
     printf("\" \", \" %s\n", row->name);
     print_roff(row->help);
-    if (*row->fallback)
-        printf(" (default: %s).\n", row->fallback);
-    else
-        printf(" (default: none).\n");
+    printf(" (default: %s).\n", *row->fallback ? row->fallback : "none");
     print_roff(row->text);
     putchar('\n');
 }
