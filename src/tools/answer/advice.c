@@ -186,12 +186,12 @@ static void say_doctor(struct gf_answer *answer)
     size_t i, k;
 
     json_array_foreach(answer->job->doctors, i, doctor)
-        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
-    {
-        if (strcmp(gf_report_text(finding, "status", 16), "problem") == 0)
-            gf_lines_add(&answer->helps, "doctor: %s: %s", gf_report_text(finding, "summary", 512),
-                         gf_report_text(finding, "fix", 1024));
-    }
+        json_array_foreach(json_object_get(doctor, "findings"), k, finding) {
+            if (strcmp(gf_report_text(finding, "status", 16), "problem") == 0)
+                gf_lines_add(&answer->helps, "doctor: %s: %s",
+                             gf_report_text(finding, "summary", 512),
+                             gf_report_text(finding, "fix", 1024));
+        }
 }
 
 void gf_advice_say(struct gf_answer *answer)

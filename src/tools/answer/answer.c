@@ -131,8 +131,7 @@ static void add_reported_causes(struct gf_answer *answer, const struct gf_job_pr
     const char *name;
     json_t *cause;
 
-    json_object_foreach((json_t *)(uintptr_t)causes, name, cause)
-    {
+    json_object_foreach((json_t *)(uintptr_t)causes, name, cause) {
         const char *text = gf_report_plain(name, 64);
         const uint32_t key = gf_text_pool_find(&answer->job->texts, text, strlen(text));
         if (key || !*text)

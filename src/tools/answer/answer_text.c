@@ -171,8 +171,7 @@ const char *gf_step_reason(const struct gf_job_process *process, const struct gf
     json_t *slow;
     size_t i;
 
-    json_array_foreach(gf_report_at(process->report, "step_times.slow"), i, slow)
-    {
+    json_array_foreach(gf_report_at(process->report, "step_times.slow"), i, slow) {
         if (i == SLOW_MOST)
             break;
         const double at = gf_report_number(process->report, "started") +

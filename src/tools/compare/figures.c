@@ -54,8 +54,7 @@ static void add_stalls(struct gf_figures *figures, json_t *stalls)
     const char *cause;
     json_t *row;
 
-    json_object_foreach(json_object_get(stalls, "causes"), cause, row)
-    {
+    json_object_foreach(json_object_get(stalls, "causes"), cause, row) {
         struct gf_figures_row more = {.count = gf_report_number(row, "count"),
                                       .seconds = gf_report_number(row, "us") / 1e6};
         snprintf(more.cause, sizeof(more.cause), "%s", gf_report_plain(cause, sizeof(more.cause)));

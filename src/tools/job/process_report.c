@@ -138,10 +138,10 @@ static bool is_doctor(const json_t *value)
     const json_t *findings = json_object_get(value, "findings"), *finding;
     size_t i;
 
-    json_array_foreach(
-        findings, i,
-        finding) if (!json_is_string(json_object_get(finding, "status")) ||
-                     !json_is_string(json_object_get(finding, "summary"))) return false;
+    json_array_foreach(findings, i, finding)
+        if (!json_is_string(json_object_get(finding, "status")) ||
+            !json_is_string(json_object_get(finding, "summary")))
+            return false;
     return json_is_array(findings) && json_object_get(value, "schema");
 }
 
@@ -286,8 +286,7 @@ void gf_report_file_join(struct gf_job *job, json_t *reports)
     struct join join;
 
     begin_join(&join, job, json_array_size(reports));
-    json_array_foreach(reports, i, report)
-    {
+    json_array_foreach(reports, i, report) {
         struct gf_job_process *process = process_for(&join, report);
         const double started = gf_report_number(report, "started");
         json_decref(process->report);

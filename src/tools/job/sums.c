@@ -48,8 +48,7 @@ static void add_direction(struct gf_copies *copies, int direction, const json_t 
     for (int way = 0; way < GF_WAYS; way++)
         add_sum(&copies->ways[direction][way], json_object_get(row, gf_way_names[way]));
     json_t *reasons = json_object_get(row, "reasons");
-    json_object_foreach(reasons, name, reason)
-    {
+    json_object_foreach(reasons, name, reason) {
         struct gf_copy_reason *at = reason_of(copies, direction, name);
         if (at)
             add_sum(&at->sum, reason);
@@ -108,8 +107,7 @@ static void read_idle_line(const json_t *lines, const char *cause, char *ret, si
     size_t i;
 
     *ret = '\0';
-    json_array_foreach(lines, i, line)
-    {
+    json_array_foreach(lines, i, line) {
         if (i == GF_GPU_PARTS) /* a real list is shorter */
             return;
         if (strcmp(gf_report_text(line, "cause", 32), cause) == 0) {
@@ -154,8 +152,7 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *device, const 
     json_t *row;
     double sum = 0;
 
-    json_object_foreach((json_t *)(uintptr_t)rows, key, row)
-    {
+    json_object_foreach((json_t *)(uintptr_t)rows, key, row) {
         const double s = gf_report_number(row, "s");
         add_part(parts, gf_report_plain(key, sizeof(parts->list[0].name)), s, device, rank);
         sum += s;
@@ -168,8 +165,7 @@ void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t ra
     json_t *device;
     size_t i;
 
-    json_array_foreach(gf_report_at(section, "devices"), i, device)
-    {
+    json_array_foreach(gf_report_at(section, "devices"), i, device) {
         if (gf_report_number(device, "samples") < LEAST_SAMPLES)
             continue;
         time->devices++;
@@ -187,10 +183,9 @@ void gf_gpu_seconds_add(const json_t *report, double *gpu_s, double *empty_s)
     const char *name;
     size_t i;
 
-    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
-    {
-        json_object_foreach(json_object_get(device, "states"), name, state) *gpu_s +=
-            gf_report_number(state, "s");
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device) {
+        json_object_foreach(json_object_get(device, "states"), name, state)
+            *gpu_s += gf_report_number(state, "s");
         *empty_s += gf_report_number(device, "states.empty.s");
     }
 }

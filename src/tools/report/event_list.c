@@ -148,7 +148,8 @@ static void print_threads(const json_t *event)
     if (event_number(event, "throttled_ms"))
         printf(", throttled for %ld ms", event_number(event, "throttled_ms"));
     puts("");
-    json_array_foreach(json_object_get(event, "threads"), i, thread) print_thread(thread);
+    json_array_foreach(json_object_get(event, "threads"), i, thread)
+        print_thread(thread);
 }
 
 static int64_t step_at(const json_t *steps, size_t i)
@@ -182,8 +183,7 @@ static void print_activity(const json_t *event)
     json_t *row;
 
     printf("in %.1f s", (double)event_number(event, "interval_ms") / 1000);
-    json_array_foreach(json_object_get(event, "gpus"), i, row)
-    {
+    json_array_foreach(json_object_get(event, "gpus"), i, row) {
         printf(", GPU %ld", event_number(row, "device"));
         for (size_t k = 0; k < GF_ACTIVITY_STATES; k++) {
             const int64_t ms = event_number(row, gf_text("%s_ms", gf_activity_states[k]));

@@ -31,8 +31,7 @@ static json_t *numbers_of(const json_t *object)
     json_t *value, *map = json_object();
     uint64_t node;
 
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-    {
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         char name[8];
         if (!json_is_integer(value) || gf_parse_u64(key, &node) || node >= GF_NODES_MAX)
             continue;
@@ -81,8 +80,7 @@ static void add_settings(struct settings *settings, const json_t *report)
     const char *key;
     json_t *option, *options = json_object_get(report, "options");
 
-    json_object_foreach(options, key, option)
-    {
+    json_object_foreach(options, key, option) {
         const char *origin = gf_report_text(option, "origin", 32);
         if (strcmp(origin, "default") == 0 || json_array_size(settings->list) == ROWS_MAX)
             continue;
@@ -117,14 +115,12 @@ static json_t *doctors_of(const struct gf_job *job)
     json_t *list = json_array(), *doctor, *finding;
     size_t i, k;
 
-    json_array_foreach(job->doctors, i, doctor)
-    {
+    json_array_foreach(job->doctors, i, doctor) {
         json_t *rows = json_array();
         int well = 0;
         if (i == ROWS_MAX)
             break;
-        json_array_foreach(json_object_get(doctor, "findings"), k, finding)
-        {
+        json_array_foreach(json_object_get(doctor, "findings"), k, finding) {
             const char *status = gf_report_text(finding, "status", 16);
             if (strcmp(status, "ok") == 0) {
                 well++;

@@ -297,11 +297,10 @@ static void print_devices(const struct metrics *metrics, enum gf_metric metric, 
 
     json_array_foreach(gf_report_at(metrics->job->processes[process].report, "gpu_time.devices"), i,
                        device)
-        json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row)
-    {
-        add_named(&named, gf_text("%.0f %.63s", gf_report_number(device, "device"), name),
-                  gf_report_number(row, "s"));
-    }
+        json_object_foreach(json_object_get(device, by_state ? "states" : "causes"), name, row) {
+            add_named(&named, gf_text("%.0f %.63s", gf_report_number(device, "device"), name),
+                      gf_report_number(row, "s"));
+        }
     for (uint32_t k = 1; k < named.names.count; k++) {
         const char *text = gf_text_pool_get(&named.names, k), *blank = strchr(text, ' ');
         line(metrics, metric, process);

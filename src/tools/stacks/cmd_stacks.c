@@ -39,8 +39,7 @@ static const json_t *device_of(const json_t *report, int number)
     json_t *device;
     size_t i;
 
-    json_array_foreach(devices, i, device)
-    {
+    json_array_foreach(devices, i, device) {
         if (i == GPUS)
             break;
         if ((int)gf_report_number(device, "device") == number)
@@ -56,22 +55,21 @@ static void print_states(const json_t *before, const json_t *now)
     json_t *device, *state;
     size_t i;
 
-    json_array_foreach(gf_report_at(now, "gpu_time.devices"), i, device)
-    {
+    json_array_foreach(gf_report_at(now, "gpu_time.devices"), i, device) {
         if (i == GPUS)
             break;
         const int number = (int)gf_report_number(device, "device");
         const json_t *past = json_object_get(device_of(before, number), "states");
         json_t *states = json_object_get(device, "states");
         double all = 0;
-        json_object_foreach(states, name, state) all +=
-            gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
+        json_object_foreach(states, name, state)
+            all +=
+                gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
         if (all <= 0)
             continue;
         const char *comma = "";
         printf("    GPU %d: ", number);
-        json_object_foreach(states, name, state)
-        {
+        json_object_foreach(states, name, state) {
             const double s =
                 gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
             if (s <= 0)
@@ -110,8 +108,7 @@ static void print_hooks(const json_t *before, const json_t *now)
     json_t *value;
     const char *name;
 
-    json_object_foreach(json_object_get(now, "hooks"), name, value)
-    {
+    json_object_foreach(json_object_get(now, "hooks"), name, value) {
         struct hook hook = {name, json_number_value(value) -
                                       json_number_value(json_object_get(past, name))};
         for (size_t i = 0; i < HOOKS; i++)

@@ -49,8 +49,7 @@ static void find_most(const json_t *rows, const char *field, double *ret_most, c
     const char *name;
     json_t *row;
 
-    json_object_foreach((json_t *)(uintptr_t)rows, name, row)
-    {
+    json_object_foreach((json_t *)(uintptr_t)rows, name, row) {
         const double value = gf_report_number(row, field);
         if (value > *ret_most) {
             *ret_most = value;
