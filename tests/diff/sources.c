@@ -9,6 +9,8 @@
  * "done" if the device gets the new bytes. The driver may read the first 2 MiB at once, so they are not checked. event-gone: the
  * first stream is destroyed before the second one waits.
  *
+ * sources kernel: the same for a kernel on the copy's stream that writes pageable memory, as GPUs with HMM do.
+ *
  * sources meanwhile: during a copy, which waits for a kernel, another thread puts a host function on the stream that
  * writes the copy's source. Prints "done" if each copy has only the old bytes or only the new ones.
  *
@@ -33,15 +35,19 @@
 static CUdeviceptr device, to;
 static CUcontext context;
 static CUstream stream;
-static CUfunction spin;
+static CUfunction spin, store;
 static unsigned char *host;
 
 static void prepare(void)
 {
     CUmodule module;
-    MUST(cu.cuModuleLoadData(&module, ".version 7.0\n.target sm_80\n.address_size 64\n"
-                                      ".visible .entry spin(.param .u64 ns) { ret; }\n"));
+    MUST(cu.cuModuleLoadData(
+        &module,
+        ".version 7.0\n.target sm_80\n.address_size 64\n"
+        ".visible .entry spin(.param .u64 ns) { ret; }\n"
+        ".visible .entry store(.param .u64 byte, .param .u64 at, .param .u64 bytes) { ret; }\n"));
     MUST(cu.cuModuleGetFunction(&spin, module, "spin"));
+    MUST(cu.cuModuleGetFunction(&store, module, "store"));
     stream = kit_stream();
     device = kit_device(LARGE);
     to = kit_device(SOURCE);
@@ -163,6 +169,22 @@ static void write_source(unsigned char *source, const char *how, unsigned round)
         WANT(host[at] == source[at]);
 }
 
+static void store_by_kernel(unsigned char *source, unsigned round)
+{
+    const CUstream first = round % 3 == 2 ? CU_STREAM_LEGACY : stream,
+                   second = first == stream ? stream : CU_STREAM_PER_THREAD;
+    uint64_t byte = round + 1, at = (uintptr_t)source, bytes = SOURCE;
+    void *arguments[] = {&byte, &at, &bytes};
+
+    launch_for(5000000, first);
+    MUST(cu.cuLaunchKernel(store, 1, 1, 1, 1, 1, 1, 0, first, arguments, NULL));
+    copy_from(source, round % 2, second);
+    MUST(cu.cuStreamSynchronize(second));
+    MUST(cu.cuMemcpyDtoH_v2(host, to, SOURCE));
+    for (size_t i = 2 * MIB; i < SOURCE; i += 4096)
+        WANT(host[i] == byte);
+}
+
 static bool returns_early(unsigned char *source, bool function)
 {
     const CUstream other = kit_stream();
@@ -262,6 +284,13 @@ int main(int argc, char **argv)
     }
     if (strncmp(argv[1], "beside", 6) == 0) {
         puts(returns_early(kit_pageable(SOURCE), argv[1][6]) ? "returns early" : "always waits");
+        return 0;
+    }
+    if (strcmp(argv[1], "kernel") == 0) {
+        unsigned char *const source = kit_pageable(SOURCE);
+        for (unsigned i = 0; i < ROUNDS; i++)
+            store_by_kernel(source, i);
+        puts("done");
         return 0;
     }
     if (strchr(argv[1], '-') || strcmp(argv[1], "event") == 0) {

@@ -268,6 +268,8 @@ MUTANTS = {
     "leaves_streams_early": program("gone", "met", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_THREADS=4, KIT_ALARM=60,
                                     SIM_DELAY="cuStreamWaitEvent:700000,cuMemcpyDtoHAsync_v2:300000"),
     "forgets_events": as_installed(often("sources", "event", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
+    "forgets_kernels": as_installed(program("sources", "kernel", SIM_ATTRIBUTES="88:1", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=256 << 20,
+                                            KIT_ALARM=60)),
     "reads_unheld": as_installed(often("sources", "meanwhile", GPUFEED_STAGE_MIN=65536, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
     "trusts_the_cache": as_installed(often("sources", "registered", GPUFEED_STAGE_THREADS=2, GPUFEED_STAGE_RING=256 << 20, KIT_ALARM=60)),
     "queues_always": as_installed(shared("early", str(4 << 20), "copy", **EARLY)),

@@ -117,9 +117,10 @@ def test_a_copy_waits_until_an_earlier_one_has_read(run, case, settings, preload
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event", "event-gone", "meanwhile"])
+@pytest.mark.parametrize("case", ["legacy-blocking", "legacy-thread", "blocking-blocking", "event", "event-gone", "kernel", "meanwhile"])
 def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
-    done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
+    settings = {"SIM_ATTRIBUTES": "88:1"} if case == "kernel" else {}
+    done = run(APPS / "sources", case, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED, **settings)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
 
 

@@ -113,6 +113,8 @@ static void run(struct sim_op *op)
         fault = (CUresult)op->payload[1];
     if (fault)
         sim_break(op->context, fault);
+    else if (op->payload[2]) /* the GPU accesses pageable memory */
+        memset((void *)op->payload[2], (int)op->payload[0], op->payload[3]);
     else
         sim_sleep_ns(op->payload[0]);
 }
@@ -126,9 +128,12 @@ static CUresult launch_on(bool per_thread, CUfunction handle, CUstream s, void *
     CUresult result = sim_stream_enter(s, per_thread, &stream);
     if (result)
         return result;
-    struct sim_op *op = sim_op_new(run, 2 * sizeof op->payload[0]);
+    struct sim_op *op = sim_op_new(run, 4 * sizeof op->payload[0]);
     if (strcmp(function->name, "spin") == 0 && params && params[0])
         op->payload[0] = *(const uint64_t *)params[0];
+    if (strcmp(function->name, "store") == 0 && params)
+        for (unsigned i = 0; i < 3 && params[i]; i++)
+            op->payload[i ? i + 1 : 0] = *(const uint64_t *)params[i];
     if (strcmp(function->name, "wild") == 0)
         op->payload[1] = CUDA_ERROR_ILLEGAL_ADDRESS;
     if (strcmp(function->name, "trap") == 0)

@@ -187,6 +187,7 @@ static bool describe_device(struct gf_context *ret)
         has_attribute(ret->device,
                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) ||
         has_attribute(ret->device, CU_DEVICE_ATTRIBUTE_INTEGRATED);
+    ret->faults_pages = has_attribute(ret->device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS);
     return true;
 }
 
@@ -221,6 +222,7 @@ static void fill_entry(struct gf_context *entry, const struct gf_context *made,
     entry->device = made->device;
     entry->primary = made->primary;
     entry->shares_pages = made->shares_pages;
+    entry->faults_pages = made->faults_pages;
     entry->node = made->node;
     entry->cpus = made->cpus;
     entry->pool = made->pool;

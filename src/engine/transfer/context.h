@@ -24,6 +24,7 @@ struct gf_context {
     CUdevice device;
     bool primary;
     bool shares_pages; /* the GPU accesses pageable memory directly: Grace, Tegra */
+    bool faults_pages; /* kernels may write pageable memory: HMM, Grace */
     int node;          /* the node nearest to the device; -1 if unknown */
     struct gf_cpus cpus;
     struct gf_pool *pool; /* the pool of `node`; gf_pool_start starts the pool's threads */

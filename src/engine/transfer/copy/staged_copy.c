@@ -306,7 +306,8 @@ static enum gf_bypass h2d_stage_later(const struct gf_stage_request *request,
 
 /*
  * Whether the copy waits for the earlier work of the stream. The driver's call would do so for
- * synchronous copies, and for those of more than GF_TUNE_ASYNC_NOWAIT.
+ * synchronous copies, and for those of more than GF_TUNE_ASYNC_NOWAIT. Any kernel before the copy may
+ * write its source if the GPU can.
  */
 static bool h2d_waits(const struct gf_stage_request *request, struct gf_visible_mark *ret_mark)
 {
@@ -318,7 +319,8 @@ static bool h2d_waits(const struct gf_stage_request *request, struct gf_visible_
     if (call->bytes <= GF_TUNE_ASYNC_NOWAIT)
         return false;
     return gf_setup.options->async == gf_async_driver ||
-           (gf_setup.options->async == gf_async_auto && pending);
+           (gf_setup.options->async == gf_async_auto &&
+            (pending || request->context->faults_pages));
 }
 
 static enum gf_bypass h2d_stage_queued(const struct gf_stage_request *request,
