@@ -5,24 +5,23 @@
  *
  * after-legacy, after-legacy-back: earlier work of the legacy stream, before a copy on a blocking stream, while another
  * thread captures. wait-event: a wait for an event while a capture is open. event-late: the copy's events are slow, and
- * the other thread's work waits for the copy's call. event-late-urgent, destroy-urgent: the other thread has a real-
- * time priority. beside, into: a slow call of another thread, begun before the copy or during it. slow: another
- * thread's call while each DMA takes long. solids: a batch of 3D copies of another thread. destroy: another thread
- * destroys the stream. lost: a copy whose hold another thread has ended. lost-batch: a member of a batch after that.
- * fault-batch: the other thread submits while it holds a lock that the handler of SIGSEGV needs, in a batch. fault-
- * after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy. fault-capture: the other
- * thread captures the stream while such a handler runs. fault-capture-small-after: the same, behind work of the legacy
- * stream. fault-small-after, window-small-after: a copy that the driver does not let wait, in front of which the legacy
- * stream waits for its thread. The handler is slow, or permits only a few pages at a time. captures-small-after: such
- * copies beside captures of another thread. captures-pair-after: beside captures, a copy waits for the legacy stream,
- * and that for another thread's copy. fault-pair-after, fault-pair-small-after: the same after a fault in the first
- * copy. creates-after, registers-after: a copy waits in the driver for what another thread does after its own copies.
- * handler: the handler of SIGSEGV, in a copy on another stream, reads what this thread copies.
+ * the other thread's work waits for the copy's call. beside, into: a slow call of another thread, begun before the copy
+ * or during it. slow: another thread's call while each DMA takes long. solids: a batch of 3D copies of another thread.
+ * destroy: another thread destroys the stream. lost: a copy whose hold another thread has ended. lost-batch: a member
+ * of a batch after that. fault-batch: the other thread submits while it holds a lock that the handler of SIGSEGV needs,
+ * in a batch. fault-after-legacy: as after-legacy, with a slow handler of SIGSEGV in the middle of the copy.
+ * fault-capture: the other thread captures the stream while such a handler runs. fault-capture-small-after: the same,
+ * behind work of the legacy stream. fault-small-after, window-small-after: a copy that the driver does not let wait, in
+ * front of which the legacy stream waits for its thread. The handler is slow, or permits only a few pages at a time.
+ * captures-small-after: such copies beside captures of another thread. captures-pair-after: beside captures, a copy
+ * waits for the legacy stream, and that for another thread's copy. fault-pair-after, fault-pair-small-after: the same
+ * after a fault in the first copy. creates-after, registers-after: a copy waits in the driver for what another thread
+ * does after its own copies. handler: the handler of SIGSEGV, in a copy on another stream, reads what this thread
+ * copies.
  */
 #include "kit.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -119,19 +118,8 @@ static void wait_for_copy(void *unused)
     sem_wait(&returned);
 }
 
-static void become_real_time(void)
-{
-    const struct sched_param lowest = {.sched_priority = 1};
-    if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest))
-        _exit(77);
-}
-
-static bool is_urgent; /* the other thread has a real-time priority */
-
 static void put_behind(void *is_event)
 {
-    if (is_urgent)
-        become_real_time();
     while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
         ;
     if (is_event)
@@ -241,8 +229,6 @@ static void fill_beside(bool first, unsigned rounds)
 static void destroy_busy(void *unused)
 {
     (void)unused;
-    if (is_urgent)
-        become_real_time();
     while (!over && cu.cuStreamQuery(stream) == CUDA_SUCCESS)
         ;
     MUST(cu.cuStreamDestroy_v2(stream));
@@ -613,18 +599,17 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 2;
     const unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 4;
-    is_urgent = strstr(argv[1], "-urgent");
     context = kit_start();
     prepare(strstr(argv[1], "after") ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
     if (strncmp(argv[1], "after-legacy", 12) == 0)
         after_legacy(strstr(argv[1], "back"), rounds);
-    else if (strcmp(argv[1], "wait-event") == 0 || strncmp(argv[1], "event-late", 10) == 0)
+    else if (strcmp(argv[1], "wait-event") == 0 || strcmp(argv[1], "event-late") == 0)
         behind(argv[1][0] == 'w');
     else if (strcmp(argv[1], "solids") == 0)
         solids();
     else if (strstr("beside into slow", argv[1]))
         fill_beside(argv[1][0] == 'b', rounds);
-    else if (strncmp(argv[1], "destroy", 7) == 0)
+    else if (strcmp(argv[1], "destroy") == 0)
         destroy();
     else if (strcmp(argv[1], "fault-after-legacy") == 0)
         fault_after_legacy();

@@ -4,7 +4,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
-#include "engine/transfer/helper.h"
 #include "engine/transfer/pieces.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/setup.h"
@@ -465,14 +464,11 @@ static bool is_awake(const struct entry *entry)
  * Ends the hold of a copy that made no progress for this time, so that later calls do not wait again,
  * and an entry whose thread has left the copy by longjmp or has ended becomes free. A copy that is
  * issuing a DMA keeps its hold for GF_TUNE_HOLD_MOST_NS: the driver's call ends soon, unless a signal
- * handler left it by longjmp. Even an urgent call waits for that: the event that is recorded behind
- * the DMA must not be behind its work, which may wait for the copy. A call is urgent if a real-time
- * thread makes it, and the copy is cut. A whole copy would have to be made again.
+ * handler left it by longjmp.
  */
-static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns, bool urgent)
+static bool end_stalled(struct entry *entry, uint64_t ticket, uint64_t waited_ns)
 {
-    const uint64_t limit = urgent                                ? 0
-                           : gf_load_relaxed(&entry->reads_file) ? GF_TUNE_HOLD_MOST_NS
+    const uint64_t limit = gf_load_relaxed(&entry->reads_file)   ? GF_TUNE_HOLD_MOST_NS
                            : gf_load_relaxed(&entry->awaits_dma) ? GF_TUNE_HOLD_DMA_NS
                                                                  : GF_TUNE_HOLD_NS;
 
@@ -490,12 +486,8 @@ static void await_entry(struct entry *entry, uint64_t ticket)
     /* what `waited` was at the last progress, when the copy was last awake, and when to look again */
     uint64_t now = start, waited = 0, since = 0, awake = 0, look = GF_TUNE_HOLD_NS;
     uint32_t seen = gf_load_relaxed(&entry->progress);
-    const bool realtime = gf_is_realtime();
 
     while (ticket_of(entry) == ticket) {
-        const bool urgent = realtime && gf_load_relaxed(&entry->cut);
-        if (urgent) /* the copy ends its hold before the next DMA */
-            gf_store_relaxed(&entry->lost, ticket);
         const uint32_t progress = gf_load_relaxed(&entry->progress);
         const uint64_t before = now;
         now = gf_now_ns();
@@ -508,7 +500,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
             look = waited + GF_TUNE_HOLD_NS;
         seen = progress;
         note_met(entry, ticket);
-        if (end_stalled(entry, ticket, waited - awake, urgent)) {
+        if (end_stalled(entry, ticket, waited - awake)) {
             gf_add_relaxed(&counts.ended, 1);
             break;
         }

@@ -114,8 +114,7 @@ bool gf_hold_is_batch(CUstream stream, CUcontext context);
 
 /*
  * Waits while another thread's copy holds the stream, or a stream that is ordered with it. Ends at
- * once on a thread with a real-time priority if the copy is cut, on a thread of the driver (which
- * runs host functions), and if the stream is being captured.
+ * once on a thread of the driver (which runs host functions), and if the stream is being captured.
  */
 void gf_hold_await(CUstream stream);
 
