@@ -83,6 +83,21 @@ static void errors(void)
     printf("closed: %zd, errno %d\n", closed, errno);
 }
 
+/* The target is the file itself: each byte moves to a lower offset. */
+static void moved(void)
+{
+    const int fd = open(path, O_RDWR);
+    unsigned char *const file = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    WANT(file != MAP_FAILED);
+    for (unsigned i = 0; i < 10; i++) {
+        lseek(fd, 4096, SEEK_SET);
+        read_at_offset(fd, file, MOST - 4096, "moved");
+        WANT(library.pread(fd, file, MOST - 4096, 4096) == MOST - 4096);
+        printf("moved: sum %u\n", kit_sum(file, MOST));
+    }
+    close(fd);
+}
+
 static void at_offsets(void)
 {
     static const off_t offsets[] = {0,          1,        4096, MIB + 77, MOST - 8 * (off_t)MIB,
@@ -453,12 +468,19 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } tests[] = {{"errors", errors},         {"offsets", at_offsets},
-                 {"unshared", unshared},     {"forked", forked},
-                 {"signals", signals},       {"forking-handler", forking_handler},
-                 {"descriptor", descriptor}, {"shared-offset", shared_offset},
-                 {"replaced", replaced},     {"cancelled", cancelled},
-                 {"closed", closed},         {"locked", locked}};
+    } tests[] = {{"errors", errors},
+                 {"offsets", at_offsets},
+                 {"unshared", unshared},
+                 {"forked", forked},
+                 {"signals", signals},
+                 {"forking-handler", forking_handler},
+                 {"descriptor", descriptor},
+                 {"shared-offset", shared_offset},
+                 {"replaced", replaced},
+                 {"cancelled", cancelled},
+                 {"closed", closed},
+                 {"locked", locked},
+                 {"moved", moved}};
 
     if (argc < 5)
         return 64;

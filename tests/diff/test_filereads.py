@@ -16,7 +16,7 @@ from conftest import APPS, Runner
 LIBRARIES = (APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
 HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
 CASES = ["errors", "offsets", "unshared", "forked", "signals", "forking-handler", "descriptor", "shared-offset", "replaced",
-         "closed", "locked", "cancelled"]
+         "closed", "locked", "moved", "cancelled"]
 COUNTED = {"offsets", "descriptor", "unshared"}  # tests look at the report of these runs
 
 

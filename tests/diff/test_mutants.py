@@ -237,6 +237,7 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
+    "moves_bytes": by_chance(as_installed(lambda run, mutant: any(filereads("moved")(run, mutant) for _ in range(5)))),
     "repeats_a_piece": pins("batches"),
     "hides_the_region": pins("batches"),
     "shares_everywhere": pins("batches"),

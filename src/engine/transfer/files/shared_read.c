@@ -5,6 +5,7 @@
 #include "engine/transfer/context.h"
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/helper.h"
+#include "engine/transfer/pages.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/tuning.h"
@@ -240,6 +241,17 @@ static unsigned reserve_helpers(const struct gf_pool *pool)
 }
 
 /*
+ * Whether the target is a mapping of the file. The kernel reads in order, so a program may move a
+ * file's bytes to lower offsets by one read. Before Linux 6.11 the library does not notice that.
+ */
+static bool is_mapped_at(const struct stat *file, const void *at)
+{
+    struct gf_vma vma;
+    return gf_vma_query((uintptr_t)at, &vma, NULL, 0) == 0 && vma.shared &&
+           vma.inode == file->st_ino;
+}
+
+/*
  * Whether the call should be shared, if the descriptor stays what it is. Helpers may place the pages
  * of the target, so nothing is shared if the user chose a policy, or if there are pools on several
  * nodes. A real-time thread would wait for ordinary ones.
@@ -250,7 +262,7 @@ static bool may_share(const struct shared_read *read)
 
     return read->pool && gf_pool_is_apart(read->pool) && gf_pool_threads(read->pool) > 2 &&
            gf_take_file_is_possible() && !gf_context_nodes_differ() &&
-           is_shareable(read->fd, &file) &&
+           is_shareable(read->fd, &file) && !is_mapped_at(&file, read->to) &&
            bytes_at(&file, read->bytes,
                     read->offset == GF_AT_OFFSET ? lseek(read->fd, 0, SEEK_CUR) : read->offset) &&
            !gf_is_realtime() && !gf_range_policy_is_users() &&
