@@ -2,6 +2,7 @@
 """The line of Python at which the GPU had nothing to do, and what worker processes did meanwhile."""
 
 import json
+import subprocess
 import textwrap
 
 import pytest
@@ -347,6 +348,65 @@ def test_a_thread_of_autograd_compiles_for_the_thread_that_waits_for_it(loop, tm
         steps(backward)
     """, {"compile"}, before=write_autograd(tmp_path))
     assert line["function"] == "backward", summary
+
+
+# A thread of autograd: it submits work without frames of Python, and then calls Python.
+AUTOGRAD = """
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+static sem_t asked, done;
+static int (*submit)(unsigned long long, unsigned char, unsigned long);
+static unsigned long long memory;
+static void (*python)(void);
+static void *run(void *set_current)
+{
+    for (((int (*)(void *))((void **)set_current)[0])(((void **)set_current)[1]);;) {
+        sem_wait(&asked);
+        usleep(20000); /* so that this thread ends the gap */
+        submit(memory, 0, 64);
+        python();
+        sem_post(&done);
+    }
+    return 0;
+}
+void start(void *call, unsigned long long at, void (*back)(void), void **set_current)
+{
+    pthread_t thread;
+    submit = (int (*)(unsigned long long, unsigned char, unsigned long))call, memory = at, python = back;
+    sem_init(&asked, 0, 0), sem_init(&done, 0, 0);
+    pthread_create(&thread, 0, run, set_current);
+}
+void backward(void) { sem_post(&asked), sem_wait(&done); }
+"""
+
+
+def compiles(device):
+    return device["causes"]["compile"]["s"] > 2 * device["causes"].get("computing", {"s": 0})["s"]
+
+
+def test_a_thread_of_autograd_that_feeds_the_gpu_compiles(loop, tmp_path):
+    """It has no frames when it submits work, so the thread that called backward() is the one whose line is read."""
+    (tmp_path / "autograd.c").write_text(AUTOGRAD, encoding="utf-8")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "autograd.so", tmp_path / "autograd.c", "-pthread"], check=True)
+    before = write_autograd(tmp_path)
+    (tmp_path / "site-packages/torch/autograd/__init__.py").write_text("def backward(run):\n    run()\n", encoding="utf-8")
+    (tmp_path / "site-packages/torch/_inductor/compile_fx.py").write_text(
+        "def compile_fx_inner():\n    sum(range(3000000))\n", encoding="utf-8")
+    _, line, summary = loop(f"""
+        import torch.autograd, torch.autograd.function, torch._inductor.compile_fx as compiler
+        engine = ctypes.CDLL({str(tmp_path / 'autograd.so')!r})
+        back = ctypes.CFUNCTYPE(None)(lambda: torch.autograd.function.apply(compiler.compile_fx_inner))
+        context = ctypes.c_void_p()
+        feeder.check(feeder.libcuda.cuCtxGetCurrent(ctypes.byref(context)))
+        current = (ctypes.c_void_p * 2)(ctypes.cast(feeder.libcuda.cuCtxSetCurrent, ctypes.c_void_p), context)
+        engine.start(ctypes.cast(feeder.libcuda.cuMemsetD8_v2, ctypes.c_void_p), memory, back, current)
+        def backward():
+            torch.autograd.backward(engine.backward)
+        steps(backward)
+    """, {"compile"}, before=before, enough=compiles)
+    assert line["function"] == "backward", summary
+    assert compiles(json.loads((tmp_path / "report.json").read_text())["gpu_time"]["devices"][0]), summary
 
 
 def test_a_thread_of_autograd_compiles_only_for_backward(loop, tmp_path):

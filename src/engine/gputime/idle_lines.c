@@ -269,14 +269,14 @@ static void carry_on(struct host_reading *r, bool is_own)
 
 /*
  * PyTorch compiles the backward pass in a thread of autograd, when it first runs. The thread that
- * called backward() waits for it. Other threads are not read for other waits: a long reading makes the
- * next one late, and until then all gaps get its cause.
+ * called backward() waits for it; the thread of autograd, which feeds the GPU, computes. Other threads are
+ * not read for other waits: a long reading makes the next one late, and until then all gaps get its cause.
  */
-static void look_behind(struct host_reading *r, const struct gf_python_place *place)
+static void look_behind(struct host_reading *r, bool is_own)
 {
     struct gf_python_place behind;
 
-    if (r->cause != gf_host_thread || !gf_wait_is_for_backward(place) ||
+    if (r->cause != (is_own ? gf_host_thread : gf_host_computing) ||
         !gf_python_line_read_backward(r->sample->python, &behind))
         return;
     const enum gf_host_cause cause = gf_wait_cause(gf_wait_running, &behind);
@@ -298,13 +298,14 @@ static void read_host(void *closure)
     else
         *r->path = '\0';
     r->is_own = is_own && !gf_wait_prepares_work(&place) && r->sample->between_ns >= OWN_WORK_NS;
+    const bool is_for_backward = gf_wait_is_for_backward(&place);
     if (!is_own)
         place.count = place.all = 0;
     r->cause = cause_of_facts(r, is_own, &place);
     carry_on(r, is_own);
     r->has_workers = may_wait_for_workers(r->cause, &place);
-    if (is_own && !r->has_workers)
-        look_behind(r, &place);
+    if (is_for_backward && !r->has_workers)
+        look_behind(r, is_own);
     if (is_own && r->cause == gf_host_lock && r->facts.wait.futex)
         gf_python_line_read_holder(r->sample->python, r->facts.wait.futex, &r->holder);
 }
