@@ -552,11 +552,14 @@ def answer(run, folder, case, seconds):
     lines = re.sub(r"\n(?!gpufeed:)", " ", done.stderr).splitlines()
     said = [line for line in lines if re.match(r"gpufeed:   \S+ % ", line)
             and "submitting thread had no CPU" not in line and "only copies ran" not in line]
-    at, remedy = (re.search(pattern, said[0]) if said else None for pattern in (r" at (\S+:\d+) in ", r" \((.*)\)$"))
+    # What is mostly of the start is said last.
+    largest = max(said, key=lambda line: float(line.split()[1]), default="")
+    at, remedy = (re.search(pattern, largest) for pattern in (r" at (\S+:\d+) in ", r" \((.*)\)$"))
     causes = json.loads(report.read_text())["gpu_time"]["devices"][0]["causes"]
     helps = json.loads(run(COMMAND, "report", "--json", report, preload=False).stdout)["helps"]
     helped = {text.split(" (")[0]: text.split("): ")[-1] for text in helps if " of GPU time" in text}
     for line in said:  # `gpufeed report` names the same remedies
+        line = re.sub(r", (?:(?:mostly )?in the first|most of it in|while another thread).*?(?= \(|$)", "", line)
         words, said_remedy = re.fullmatch(r"gpufeed:   \S+ % (.*?)(?: at \S+ in .*?)?(?: \((.*)\))?", line).groups()
         assert helped.get(words) == said_remedy, (line, helps)
     most = max(causes, key=lambda cause: causes[cause]["s"] if cause != "preempted" else 0)
