@@ -116,6 +116,43 @@ static void what_reaches_beyond_the_start_and_a_holder_are_named(void **state)
                         "  30.0 % importing modules, mostly in the first 45 s");
 }
 
+/* As a thread that has no CPU at times, while one long gap is a wait for data. */
+static void a_gap_is_named_at_its_own_cause(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[1024];
+    (void)state;
+
+    use(device, 20, 80);
+    device->cause_ns[gf_host_data] = 7 * SECOND;
+    device->cause_ns[gf_host_preempted] = 4 * SECOND;
+    device->longest[0] = (struct gf_gpu_gap){.ns = 7 * SECOND, .cause = gf_host_data};
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_non_null(strstr(text, "7.0 % waiting for data, most of it in one gap of 7.0 s\n"));
+    assert_null(strstr(strstr(text, "4.0 %"), "one gap"));
+}
+
+/* What took the most time is said, even if less than three quarters of it was at the start. */
+static void the_largest_cause_is_said(void **state)
+{
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[2048];
+    (void)state;
+
+    use(device, 70, 30);
+    device->cause_ns[gf_host_file] = 30 * SECOND;
+    device->cause_ns[gf_host_gil] = 9 * SECOND;
+    device->cause_ns[gf_host_sleep] = 10 * SECOND;
+    device->cause_ns[gf_host_network] = 11 * SECOND;
+    device->start = (struct gf_gpu_start){.ns = 40 * SECOND};
+    device->start.cause_ns[gf_host_file] = 22 * SECOND;
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_non_null(strstr(text, "11.0 %"));
+    assert_non_null(strstr(text, "\n  30.0 % waiting for a file"));
+}
+
 /* It is not known which work to move, or the work is that of launches. */
 static void only_the_programs_own_work_can_be_moved(void **state)
 {
@@ -549,6 +586,8 @@ int main(void)
         cmocka_unit_test(the_largest_three_causes_have_lines),
         cmocka_unit_test(the_start_is_named),
         cmocka_unit_test(a_single_gap_has_no_remedy),
+        cmocka_unit_test(a_gap_is_named_at_its_own_cause),
+        cmocka_unit_test(the_largest_cause_is_said),
         cmocka_unit_test(what_reaches_beyond_the_start_and_a_holder_are_named),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(the_end_has_no_remedy),

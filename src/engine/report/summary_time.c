@@ -11,9 +11,9 @@
 #define COPYING_MUCH 50u                   /* a larger share of copies gets a remedy */
 #define WITHOUT_CPU_NS UINT64_C(100000000) /* in less time, the use of CPUs is not measured well */
 #define PERMILLE_LEAST 5u                  /* a cause below half a percent of the time is omitted */
-#define LATER_LESS 50u   /* the share after the start is said if it is less by this */
-#define START_MUCH 100u  /* a larger share of the start does not take another cause's line */
-#define REMEDY_LEAST 50u /* a smaller share gets no remedy */
+#define LATER_LESS 50u /* the share after the start is said if it is less by this */
+#define MUCH 100u /* a larger share is said even if the start, or less than others later, has it */
+#define REMEDY_LEAST 50u                 /* a smaller share gets no remedy */
 #define GAP_LEAST_NS UINT64_C(500000000) /* a shorter gap is not named */
 
 static const struct {
@@ -95,11 +95,12 @@ static bool is_running(enum gf_host_cause cause)
 }
 
 /*
- * Returns the length of the gap that was most of the cause's time, such as the start of the program, if
- * little is left without it, else 0. What helps in each step is no remedy for it. A thread that
- * computes has no CPU at times, so both are one gap.
+ * Returns the gap that was most of the cause's time, such as the start of the program, if little is
+ * left without it, else NULL. What helps in each step is no remedy for it. A thread that computes
+ * has no CPU at times, so both are one gap.
  */
-static uint64_t single_gap_ns(const struct gf_gpu_time_device *device, enum gf_host_cause cause)
+static const struct gf_gpu_gap *single_gap(const struct gf_gpu_time_device *device,
+                                           enum gf_host_cause cause)
 {
     const uint64_t whole = gf_gpu_time_whole(device);
 
@@ -113,9 +114,9 @@ static uint64_t single_gap_ns(const struct gf_gpu_time_device *device, enum gf_h
             continue;
         if (2 * gap->ns > ns &&
             permille(ns - gf_min(gap->ns, ns), whole - gf_min(gap->ns, whole)) < REMEDY_LEAST)
-            return gap->ns;
+            return gap;
     }
-    return 0;
+    return NULL;
 }
 
 /* The cause's time after the start of the run, and before its end, which no work for the GPU follows. */
@@ -196,7 +197,7 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
     struct gf_textbuf out = {buf, size, 0};
 
     *buf = '\0';
-    if (!*causes[cause].remedy || lacks_line(device, cause) || single_gap_ns(device, cause) ||
+    if (!*causes[cause].remedy || lacks_line(device, cause) || single_gap(device, cause) ||
         was_at_start(device, cause) || is_secondary(device, cause) ||
         permille(device->cause_ns[cause], whole) < REMEDY_LEAST ||
         permille(later_ns(device, cause), whole - device->start.ns) < REMEDY_LEAST)
@@ -252,14 +253,14 @@ static void say_where(struct gf_textbuf *out, const struct gf_cause_line *line,
 static void say_when(struct gf_textbuf *out, const struct gf_gpu_time_device *device,
                      enum gf_host_cause cause)
 {
-    const uint64_t gap_ns = single_gap_ns(device, cause);
+    const struct gf_gpu_gap *gap = single_gap(device, cause);
 
     if (was_mostly_at_start(device, cause))
         gf_say(out, ", %sin the first %lu s", was_at_start(device, cause) ? "" : "mostly ",
                (device->start.ns + UINT64_C(999999999)) / 1000000000);
-    else if (gap_ns >= GAP_LEAST_NS)
-        gf_say(out, ", most of it in one gap of %lu.%lu s", gap_ns / 1000000000,
-               gap_ns / 100000000 % 10);
+    else if (gap && gap->cause == cause && gap->ns >= GAP_LEAST_NS)
+        gf_say(out, ", most of it in one gap of %lu.%lu s", gap->ns / 1000000000,
+               gap->ns / 100000000 % 10);
 }
 
 /* Writes lines for time with only copies, and for the largest causes, the largest first. */
@@ -271,15 +272,18 @@ static void say_causes(struct gf_textbuf *out, const struct gf_gpu_time *time,
     bool said[GF_HOST_CAUSE_COUNT] = {false};
 
     unsigned count = say_copying(out, device), cause;
+    uint64_t least = UINT64_MAX; /* the time of each cause that was said is at least this */
 
     while ((cause = next_cause(device, said)) != GF_HOST_CAUSE_COUNT) {
-        const bool is_extra = was_mostly_at_start(device, cause) &&
-                              permille(device->cause_ns[cause], whole) >= START_MUCH;
+        const uint64_t ns = device->cause_ns[cause];
+        const bool is_extra =
+            permille(ns, whole) >= MUCH && (was_mostly_at_start(device, cause) || ns > least);
         said[cause] = true;
         if (count >= CAUSES_SAID && !is_extra)
             continue;
         count++;
-        say_share(out, "\n  ", device->cause_ns[cause], whole);
+        least = gf_min(least, ns);
+        say_share(out, "\n  ", ns, whole);
         gf_say(out, " %s", causes[cause].words);
         say_where(out, &device->line[cause], cause);
         say_when(out, device, cause);
