@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading the engine: races, failures, forked children, and processes without one."""
 
+import json
 import os
 import shutil
 import subprocess
 
 import pytest
-from conftest import ENGINE_DIR
+from conftest import APPS, ENGINE_DIR
 from preloadkit import *
 
 
@@ -97,6 +98,14 @@ def test_engine_of_another_version(kit):
     assert result.stdout == "0 5 clean\n"
     assert "belongs to another build" in result.stderr
     assert not said(result, "seen")
+
+
+def test_the_log_is_whole_without_an_engine(kit, tmp_path):
+    """The log's thread has no CPU before the process ends."""
+    kit.engine("-DABI=99")
+    kit.go(APPS / "leaves", "exit", sim=True, ok=False, GPUFEED_LOG=tmp_path / "log", SIM_DELAY="cuMemFree_v2:3000")
+    logged = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert logged[-1]["event"] == "exit" and any(line.get("call") == "cuMemFree_v2" for line in logged), logged
 
 
 def test_off(fed):

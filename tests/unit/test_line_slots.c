@@ -5,8 +5,11 @@
 #include "preload/trace/line_slots.h"
 
 #include <pthread.h>
-#include <unistd.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
 #define MS UINT64_C(1000000)
@@ -66,6 +69,30 @@ static void test_a_write_that_hangs(void **state)
     pthread_join(thread, NULL);
     await_end_of(claimant);
     assert_false(gf_line_slots_hang(&slots, taken_ns + 2 * SECOND));
+}
+
+/* Processes share slots. One that is killed in a write exists until its parent waits for it. */
+static void test_a_killed_writer_keeps_no_other_from_the_file(void **state)
+{
+    struct gf_line_slots *shared = mmap(NULL, sizeof(*shared) + sizeof(lines),
+                                        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint64_t mark, taken_ns = 5 * SECOND;
+    siginfo_t ended;
+    (void)state;
+    assert_ptr_not_equal(shared, MAP_FAILED);
+    *shared = (struct gf_line_slots){.count = 4, .line = (struct gf_line *)(shared + 1)};
+    struct gf_line *line = gf_line_slots_claim(shared, taken_ns);
+    assert_true(gf_line_slots_ready(shared, line, taken_ns));
+    const pid_t child = fork();
+    if (child == 0) {
+        gf_line_slots_take(shared, taken_ns, &mark);
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
+    assert_true(gf_line_slots_writing(shared));
+    assert_false(gf_line_slots_hang(shared, taken_ns + 2 * SECOND));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    munmap(shared, sizeof(*shared) + sizeof(lines));
 }
 
 static void test_in_order(void **state)
@@ -255,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_write_that_hangs),
+        cmocka_unit_test(test_a_killed_writer_keeps_no_other_from_the_file),
         cmocka_unit_test(test_in_order),
         cmocka_unit_test(test_holders),
         cmocka_unit_test(test_overdue),

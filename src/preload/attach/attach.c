@@ -69,7 +69,7 @@ static bool current_gpu(struct gf_stall_gpu *ret)
     return true;
 }
 
-static void before_quick_exit(void)
+static void finish_log_at_exit(void)
 {
     gf_journal_before_exit(gf_step_log_flush);
 }
@@ -100,7 +100,7 @@ static void gf_logging_cuda(void)
     gf_copy_waits_start((uint64_t)options->copy_wait_us * 1000);
     gf_journal_share();
     if (gf_journal_wanted())
-        at_quick_exit(before_quick_exit); /* because quick_exit calls libc's _exit, not the hook */
+        at_quick_exit(finish_log_at_exit); /* because quick_exit calls libc's _exit, not the hook */
 }
 
 /* The main function of the log's writer thread. */
@@ -370,6 +370,7 @@ static const struct gf_engine *start_engine(pid_t caller)
     if (start && (!engine || engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
         gf_warn(OFF GF_ENGINE_FILE " belongs to another build than libgpufeed.so " GF_VERSION
                                    "; install both from one build");
+        atexit(finish_log_at_exit); /* as no engine does */
         return NULL;
     }
     return engine;

@@ -58,19 +58,14 @@ static bool is_stuck(uint64_t mark, uint64_t now)
 }
 
 /*
- * Whether the holder of the slot has ended. A holder that is paused or waits for the disk keeps its slot,
- * because it may continue to change the line. If the holder is in another PID namespace, its id may belong
- * to a different thread here, and the answer may be wrong.
+ * Whether the slot is stuck because its holder has ended. A holder that is paused or waits for the
+ * disk keeps its slot, because it may continue to change the line. If the holder is in another PID
+ * namespace, its id may belong to a different thread here, and the answer may be wrong.
  */
-static bool has_ended(uint64_t mark)
-{
-    gf_keep_errno();
-    return syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
-}
-
 static bool is_abandoned(uint64_t mark, uint64_t now)
 {
-    return is_stuck(mark, now) && has_ended(mark);
+    gf_keep_errno();
+    return is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
 }
 
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)
@@ -111,7 +106,7 @@ struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, ui
         first = NULL;
         for (unsigned i = 0; i < slots->count; i++) {
             struct gf_line *line = &slots->line[i];
-            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_ACQUIRE);
+            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_SEQ_CST);
             const uint64_t number = __atomic_load_n(&line->number, __ATOMIC_RELAXED);
             if (state_of(mark) == slot_ready && (!first || number < first_number)) {
                 first = line;
@@ -145,9 +140,12 @@ bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint
 
 bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now)
 {
+    gf_keep_errno();
+
     for (unsigned i = 0; i < slots->count; i++) {
-        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED);
-        if (state_of(mark) == slot_taken && age_of(mark, now) > HANGS_MS && !has_ended(mark))
+        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_SEQ_CST);
+        if (state_of(mark) == slot_taken && age_of(mark, now) > HANGS_MS &&
+            syscall(SYS_tgkill, getpid(), thread_of(mark), 0) == 0)
             return true;
     }
     return false;

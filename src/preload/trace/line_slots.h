@@ -82,7 +82,11 @@ void gf_line_slots_release(struct gf_line *line, uint64_t mark);
  */
 bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint64_t late_ns);
 
-/* Whether a thread has been writing a line for more than a second: the file system may not answer. */
+/*
+ * Whether a thread of this process has been writing a line for more than a second: the file system
+ * may not answer. A thread of another process may be stopped, or be the main thread of a process
+ * that was killed and that its parent does not wait for.
+ */
 bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now);
 
 /*
