@@ -222,7 +222,8 @@ static int each_entry(const char *folder, struct reading *reading,
         entries.names = reading->names;
     }
     if (!error && entries.names > GF_FOLDER_MOST)
-        return gf_cli_fail(-E2BIG, "compare", "%s has more than %u names", folder, GF_FOLDER_MOST);
+        return gf_cli_fail(-E2BIG, "compare", "%s: more than %u names in all", folder,
+                           GF_FOLDER_MOST);
     return error;
 }
 
