@@ -153,6 +153,33 @@ static void the_largest_cause_is_said(void **state)
     assert_non_null(strstr(text, "\n  30.0 % waiting for a file"));
 }
 
+/* Long names of files and functions, and many large causes. */
+static void long_lines_are_whole(void **state)
+{
+    static const enum gf_host_cause large[] = {
+        gf_host_storage, gf_host_compile,     gf_host_checkpoint, gf_host_lock,
+        gf_host_queue,   gf_host_few_workers, gf_host_import};
+    static struct gf_gpu_time time;
+    struct gf_gpu_time_device *device = &time.device[0];
+    char text[GF_SUMMARY_TEXT];
+    (void)state;
+
+    use(device, 90, 10);
+    use(&time.device[1], 80, 20);
+    device->start.ns = 45 * SECOND;
+    for (size_t i = 0; i < GF_ARRAY_LEN(large); i++) {
+        device->start.cause_ns[large[i]] = 11 * SECOND;
+        device->cause_ns[large[i]] = 12 * SECOND;
+        struct gf_cause_line *line = &device->line[large[i]];
+        line->at =
+            (struct gf_python_line){"/me/a_data_set_of_images_and_their_texts.py",
+                                    "load_and_decode_and_augment_one_sample_of_the_set", 1234};
+        line->holder = line->at;
+    }
+    gf_summary_gpu_time(&time, GF_TEST_INTO(text));
+    assert_non_null(strstr(text, "GPU 1 had nothing to do 80.0 % of 100.0 s"));
+}
+
 /* It is not known which work to move, or the work is that of launches. */
 static void only_the_programs_own_work_can_be_moved(void **state)
 {
@@ -588,6 +615,7 @@ int main(void)
         cmocka_unit_test(a_single_gap_has_no_remedy),
         cmocka_unit_test(a_gap_is_named_at_its_own_cause),
         cmocka_unit_test(the_largest_cause_is_said),
+        cmocka_unit_test(long_lines_are_whole),
         cmocka_unit_test(what_reaches_beyond_the_start_and_a_holder_are_named),
         cmocka_unit_test(only_the_programs_own_work_can_be_moved),
         cmocka_unit_test(the_end_has_no_remedy),

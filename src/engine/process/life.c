@@ -32,7 +32,7 @@ static void print_lines(struct gf_textbuf *text)
  */
 static void print_summary(const struct gf_report *report)
 {
-    char buf[2048];
+    char buf[GF_SUMMARY_TEXT];
     struct gf_textbuf text = {buf, sizeof(buf), 0};
 
     gf_summary_gpu_time(&report->gpu_time, &text);

@@ -47,14 +47,16 @@ void gf_summary_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
                           struct gf_textbuf *out);
 
 /*
- * Writes how long the GPU had nothing to do: one line, then up to three lines of causes, each with
- * a remedy, and a line about communication. Time with only copies is one of these causes if it is
- * at least 5 %. With several GPUs, writes a line for each of the three
- * that were empty for the longest time, and the causes for the first of them. Lines are separated
- * by '\n'. Writes nothing if there were too few samples.
+ * Writes how long the GPU had nothing to do: one line, then lines of causes, each with a remedy, and
+ * a line about communication. Three causes have lines, and further ones of at least 10 % that were
+ * mostly at the start or are larger than one of these. Time with only copies is one of these causes
+ * if it is at least 5 %. With several GPUs, writes a line for each of the three that were empty for
+ * the longest time, and the causes for the first of them. Lines are separated by '\n'. Writes
+ * nothing if there were too few samples.
  */
 void gf_summary_gpu_time(const struct gf_gpu_time *time, struct gf_textbuf *out);
 
+#define GF_SUMMARY_TEXT 4096 /* enough for gf_summary_gpu_time in most cases */
 #define GF_REMEDY 160
 
 /*
