@@ -66,6 +66,10 @@ def test_heap_makes_only_the_calls_of_an_allocator(run, compile_here, mib):
     run.alike(compile_here("strict.c", "-I", str(HERE), "-fno-builtin"), mib, timeout=100)
 
 
+def test_heap_frees_without_a_call_in_strict_mode(run, compile_here):
+    run.alike(compile_here("strict_mode.c", "-fno-builtin"), timeout=100)
+
+
 def test_hooks_make_only_the_calls_of_libc(run, compile_here):
     run.alike(compile_here("sealed_calls.c", "-I", str(HERE), "-fno-builtin", "-pthread"), timeout=100)
 

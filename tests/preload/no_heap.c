@@ -7,6 +7,7 @@
 #include "preload/heap/first_touch.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/heap.h"
+#include "preload/heap/mappings.h"
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/copy_waits.h"
@@ -67,6 +68,8 @@ bool gf_heap_unmaps(void)
 {
     return false;
 }
+
+__thread bool gf_strict;
 
 bool gf_heap_return_kept(void)
 {

@@ -232,9 +232,14 @@ static bool is_locked(uintptr_t start, size_t size)
            syscall(SYS_msync, start, size, MS_INVALIDATE) == -1 && errno == EBUSY;
 }
 
-/* The program's filter (os/permit.h) may forbid these calls, so a sealed process keeps nothing. */
+/*
+ * The program's filter (os/permit.h) may forbid these calls, so a sealed process keeps nothing. In strict mode, the
+ * kernel kills the thread also for munmap.
+ */
 bool gf_big_renew(uintptr_t start, size_t size)
 {
+    if (gf_strict)
+        return true;
     if (gf_permit_sealed() || is_locked(start, size) || is_foreign(start, size) ||
         syscall(SYS_mprotect, start, size, PROT_READ | PROT_WRITE) != 0)
         return false;
@@ -247,6 +252,8 @@ bool gf_big_renew(uintptr_t start, size_t size)
 
 void gf_big_unmap(uintptr_t start, size_t size)
 {
+    if (gf_strict)
+        return;
     /* munmap fails if it splits a mapping and the process has as many as the kernel allows. */
     if (gf_heap_munmap((void *)start, size) != 0)
         gf_heap_madvise((void *)start, size, MADV_DONTNEED);

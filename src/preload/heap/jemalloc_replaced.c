@@ -5,6 +5,7 @@
 #include "preload/heap/budget.h"
 #include "preload/heap/first_touch.h"
 #include "preload/heap/jemalloc.h"
+#include "preload/heap/mappings.h"
 
 /*
  * Wraps functions (jemalloc.syms) of jemalloc 5.3.0 for the sets of free extents. Each arena has a
@@ -219,7 +220,7 @@ static bool mostly_present(const char *start, size_t size)
 
 void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
 {
-    if (size <= CLEAR_UNSEEN || (size <= CLEAR_MAX && mostly_present(start, size)))
+    if (gf_strict || size <= CLEAR_UNSEEN || (size <= CLEAR_MAX && mostly_present(start, size)))
         memset(start, 0, size);
     else
         __real_je_ehooks_default_zero_impl(start, size);

@@ -83,6 +83,7 @@ void gf_ranges_remove(struct gf_ranges *ranges, uintptr_t start, size_t size)
 }
 
 __thread volatile unsigned gf_locks;
+__thread bool gf_strict;
 
 enum { lock_free, lock_held, lock_wanted };
 

@@ -45,6 +45,9 @@ void gf_lock_give(struct gf_lock *lock);
  */
 extern __thread volatile unsigned gf_locks;
 
+/* SECCOMP_MODE_STRICT applies to this thread: it frees memory without a system call. */
+extern __thread bool gf_strict;
+
 /*
  * The address ranges that jemalloc has mapped, and the memory policy of new mappings. The functions
  * may be called on any thread. The caller may hold locks of jemalloc, because this module's lock is

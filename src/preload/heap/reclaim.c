@@ -119,6 +119,8 @@ void gf_reclaim_now(enum gf_reclaim_kind newest)
 {
     gf_keep_errno();
 
+    if (gf_strict)
+        return;
     if (newest == gf_reclaim_pages)
         drop_mappings();
     purge_pages();

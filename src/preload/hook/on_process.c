@@ -8,11 +8,13 @@
 #include "preload/attach/threads.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/heap.h"
+#include "preload/heap/mappings.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/run_root.h"
 #include "preload/trace/step.h"
 
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -203,7 +205,12 @@ int gf_on_prctl(int option, ...)
         !gf_permit_sealed() &&
         gf_thread_is_own()) /* the filter of a child of vfork does not apply to its parent */
         gf_permit_seal();
-    return gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);
+    const bool strict =
+        option == PR_SET_SECCOMP && arg[0] == SECCOMP_MODE_STRICT && gf_thread_is_own();
+    const int result = gf_originals()->prctl(option, arg[0], arg[1], arg[2], arg[3]);
+    if (strict && result == 0)
+        gf_strict = true;
+    return result;
 }
 
 /*
