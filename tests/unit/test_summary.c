@@ -413,8 +413,8 @@ static bool log_wanted(void)
 
 static void stalls_and_their_absence_have_a_line(void **state)
 {
-    struct gf_options options = {.stall_us = 1000};
-    const struct gf_preload preload = {
+    static struct gf_options options = {.stall_us = 1000};
+    static const struct gf_preload preload = {
         .options = &options, .stall_counts = count_stalls, .log_wanted = log_wanted};
     static struct gf_report report;
     char line[256];
@@ -557,8 +557,8 @@ static void read_copy_waits(struct gf_copy_waits *ret)
 /* Names the line with the longest waits, if they take at least 1 % of the time of the steps. */
 static void waiting_copies_have_a_part(void **state)
 {
-    struct gf_options options = {.copy_wait_us = 0};
-    const struct gf_preload preload = {
+    static struct gf_options options = {.copy_wait_us = 0};
+    static const struct gf_preload preload = {
         .options = &options, .step_times = read_step_times, .copy_waits = read_copy_waits};
     static struct gf_report report = {.ran_ms = 1000};
     char line[512];
