@@ -83,16 +83,20 @@ static void errors(void)
     printf("closed: %zd, errno %d\n", closed, errno);
 }
 
-/* The target is the file itself: each byte moves to a lower offset. */
+/* The target is the file itself, the second time behind another page: each byte moves to a lower offset. */
 static void moved(void)
 {
     const int fd = open(path, O_RDWR);
-    unsigned char *const file = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    unsigned char *const page =
+        mmap(NULL, 4096 + MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    WANT(page != MAP_FAILED);
+    unsigned char *const file =
+        mmap(page + 4096, MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
     WANT(file != MAP_FAILED);
     for (unsigned i = 0; i < 10; i++) {
         lseek(fd, 4096, SEEK_SET);
         read_at_offset(fd, file, MOST - 4096, "moved");
-        WANT(library.pread(fd, file, MOST - 4096, 4096) == MOST - 4096);
+        WANT(library.pread(fd, page, MOST - 4096, 4096) == MOST - 4096);
         printf("moved: sum %u\n", kit_sum(file, MOST));
     }
     close(fd);
