@@ -102,6 +102,25 @@ static void moved(void)
     close(fd);
 }
 
+/* The same memory is mapped at several places of the target: the last bytes stay there. */
+static void mirrored(void)
+{
+    const int fd = open(path, O_RDONLY), memory = memfd_create("mirrored", 0);
+    unsigned char *const to =
+        mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    WANT(to != MAP_FAILED && ftruncate(memory, 2 * MIB) == 0);
+    for (size_t at = 0; at < MOST; at += 2 * MIB)
+        WANT(mmap(to + at, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) ==
+             to + at);
+    for (unsigned i = 0; i < 20; i++) {
+        WANT(library.pread(fd, to, MOST, 0) == MOST);
+        printf("mirrored: %s\n",
+               memcmp(to, source + MOST - 2 * MIB, 2 * MIB) ? "other bytes" : "the last bytes");
+    }
+    close(memory);
+    close(fd);
+}
+
 static void at_offsets(void)
 {
     static const off_t offsets[] = {0,          1,        4096, MIB + 77, MOST - 8 * (off_t)MIB,
@@ -472,19 +491,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } tests[] = {{"errors", errors},
-                 {"offsets", at_offsets},
-                 {"unshared", unshared},
-                 {"forked", forked},
-                 {"signals", signals},
-                 {"forking-handler", forking_handler},
-                 {"descriptor", descriptor},
-                 {"shared-offset", shared_offset},
-                 {"replaced", replaced},
-                 {"cancelled", cancelled},
-                 {"closed", closed},
-                 {"locked", locked},
-                 {"moved", moved}};
+    } tests[] = {{"errors", errors},         {"offsets", at_offsets},
+                 {"unshared", unshared},     {"forked", forked},
+                 {"signals", signals},       {"forking-handler", forking_handler},
+                 {"descriptor", descriptor}, {"shared-offset", shared_offset},
+                 {"replaced", replaced},     {"cancelled", cancelled},
+                 {"closed", closed},         {"locked", locked},
+                 {"moved", moved},           {"mirrored", mirrored}};
 
     if (argc < 5)
         return 64;

@@ -16,7 +16,7 @@ from conftest import APPS, Runner
 LIBRARIES = (APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
 HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
 CASES = ["errors", "offsets", "unshared", "forked", "signals", "forking-handler", "descriptor", "shared-offset", "replaced",
-         "closed", "locked", "moved", "cancelled"]
+         "closed", "locked", "moved", "mirrored", "cancelled"]
 COUNTED = {"offsets", "descriptor", "unshared"}  # tests look at the report of these runs
 
 
@@ -37,7 +37,8 @@ def counted(tmp_path_factory):
         if what not in made:
             folder = tmp_path_factory.mktemp(what)
             report = {"GPUFEED_REPORT": folder / "report.json"} if what in COUNTED else {}
-            plain, ours = Runner().both(APPS / "filereads", what, folder, *LIBRARIES, sim=True, **report, **HELPED)
+            plain, ours = Runner().both(APPS / "filereads", what, folder, *LIBRARIES, sim=True, **report,
+                                         **{**HELPED, "GPUFEED_STAGE_THREADS": 12 if what == "mirrored" else 4})
             assert plain.returncode == 0, (plain.stdout, plain.stderr)
             assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
             made[what] = json.loads((folder / "report.json").read_text())["transfers"]["parallel_read"] if report else None

@@ -241,17 +241,18 @@ static unsigned reserve_helpers(const struct gf_pool *pool)
 }
 
 /*
- * Whether a part of the target is a mapping of the file. The kernel reads in order, so a program may
- * move a file's bytes to lower offsets by one read. Before Linux 6.11 the library does not notice that.
+ * Whether a part of the target is a mapping of the file, or may be a second mapping of another part. The
+ * kernel reads in order, so a program may move a file's bytes to lower offsets by one read, and the last
+ * bytes stay in memory that is mapped twice. Before Linux 6.11 the library does not notice that.
  */
-static bool is_mapped_in(const struct stat *file, const void *target, size_t bytes)
+static bool needs_order(const struct stat *file, const void *target, size_t bytes)
 {
     const uintptr_t start = (uintptr_t)target;
     struct gf_vma vma;
 
     for (uintptr_t at = start; at - start < bytes && gf_vma_query(at, &vma, NULL, 0) == 0;
          at = vma.end)
-        if (vma.shared && vma.inode == file->st_ino)
+        if (vma.shared && (vma.inode == file->st_ino || at != start || vma.end - at < bytes))
             return true;
     return false;
 }
@@ -267,7 +268,7 @@ static bool may_share(const struct shared_read *read)
 
     return read->pool && gf_pool_is_apart(read->pool) && gf_pool_threads(read->pool) > 2 &&
            gf_take_file_is_possible() && !gf_context_nodes_differ() &&
-           is_shareable(read->fd, &file) && !is_mapped_in(&file, read->to, read->bytes) &&
+           is_shareable(read->fd, &file) && !needs_order(&file, read->to, read->bytes) &&
            bytes_at(&file, read->bytes,
                     read->offset == GF_AT_OFFSET ? lseek(read->fd, 0, SEEK_CUR) : read->offset) &&
            !gf_is_realtime() && !gf_range_policy_is_users() &&
