@@ -68,7 +68,7 @@ def main():
     a = p.parse_args()
     folder = os.path.abspath(a.folder)
     os.makedirs(folder, exist_ok=True)
-    names = a.only.split(",") if a.only else [os.path.basename(path)[:3] for path in glob.glob(os.path.join(a.jobs, "[kmnopqr][0-9][0-9].py"))]
+    names = a.only.split(",") if a.only else [os.path.basename(path)[:3] for path in glob.glob(os.path.join(a.jobs, "[kmnopqrs][0-9][0-9].py"))]
     random.Random(a.seed).shuffle(names)
     with ThreadPoolExecutor(a.n) as pool:
         codes = list(pool.map(lambda name: run(name, folder, a.limit, a.jobs), names))
