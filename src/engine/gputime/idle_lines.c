@@ -341,14 +341,15 @@ static enum gf_host_cause refine(enum gf_host_cause cause, const struct gf_host_
 }
 
 /*
- * The line of a gap after a wait is that of the wait, which opened the gap. A thread that runs
- * changes its line all the time, so its time waits for the next line.
+ * The line of a gap after a wait is that of the wait, which opened the gap. If the thread waits
+ * again and again, that is where it is now, since the wait that was seen last may be another one.
+ * A thread that runs changes its line all the time, so its time waits for the next line.
  */
 static void record_line(struct host_reading *r)
 {
     const enum gf_host_cause cause = refine(r->cause, r->sample);
 
-    if (cause == gf_host_gpu_wait && cause != r->sample->call) {
+    if (cause == gf_host_gpu_wait && cause != r->sample->call && !r->sample->wait_is_near) {
         r->line = r->host->wait_line;
         *r->path = '\0';
     }

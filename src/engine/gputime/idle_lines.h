@@ -108,6 +108,7 @@ struct gf_host_sample {
     bool launch_bound;       /* the thread submits work in quick succession */
     /* The thread submits work between any two samples, and has waited for the GPU since, or often. */
     bool after_wait;
+    bool wait_is_near; /* the thread waits for half of what it submits, within 0.1 ms */
     const struct gf_submit_gap *gap; /* NULL: the GPU waits for a peer */
 };
 

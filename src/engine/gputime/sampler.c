@@ -227,6 +227,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
                                                : interval / moved,
         .launch_bound = is_quick,
         .after_wait = after_wait,
+        .wait_is_near = was_quick && 2 * sampler.waited >= moved,
         .gap = gap,
     };
 
