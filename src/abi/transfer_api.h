@@ -157,10 +157,10 @@ struct gf_transfer_ops {
 
     /*
      * Called before a call of the program puts something on a stream, if gf_submit_table.holds is
-     * not 0. Waits, with a limit, while another thread's copy holds the stream. NULL: copies hold no
-     * stream.
+     * not 0. Waits, with a limit, while another thread's copy holds the stream; before a capture
+     * begins, while another thread's batch does. NULL: copies hold no stream.
      */
-    void (*await_hold)(CUstream stream);
+    void (*await_hold)(CUstream stream, bool begins_capture);
 
     /*
      * capture_begins is called before a driver call that may make a stream enter a capture, and

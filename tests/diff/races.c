@@ -7,7 +7,7 @@
  * blocking stream. A refused copy moves no byte, and only a refused copy invalidates a capture. slow: the call that
  * begins the capture is slow (SIM_DELAY), and a copy that the driver does not let wait returns, although the legacy
  * stream's work before its DMAs waits for what this thread does next. within: a capture begins while the driver's call for
- * a DMA, or for the copy, is slow.
+ * a DMA, or for the copy, is slow. batches: a graph has all members of a batch or none.
  */
 #include "kit.h"
 
@@ -287,6 +287,40 @@ static void within_rounds(unsigned rounds)
     }
 }
 
+static void copy_batches(void *unused)
+{
+    CUdeviceptr to[] = {device, device + SIZE, device + 2 * SIZE};
+    CUdeviceptr from[] = {(uintptr_t)host, (uintptr_t)host, (uintptr_t)host};
+    size_t sizes[] = {4096, SIZE, SIZE}, first = 0;
+    CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+
+    (void)unused;
+    for (; !stop; copies++) {
+        MUST(cu.cuMemcpyBatchAsync_v2(to, from, sizes, 3, &attributes, &first, 1, captured));
+        kit_sleep_us(1500);
+    }
+}
+
+static void batch_rounds(unsigned long rounds)
+{
+    captured = kit_stream();
+    kit_complete_ring(device, host, SIZE, captured);
+    kit_thread(context, copy_batches, NULL);
+    await_copies(10);
+    for (unsigned long round = 0; round < rounds; round++) {
+        CUgraph graph = NULL;
+        size_t nodes = 0;
+        kit_sleep_us(rand() % 4000);
+        MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+        kit_sleep_us(rand() % 2000);
+        MUST(cu.cuStreamEndCapture(captured, &graph));
+        MUST(cu.cuGraphGetNodes(graph, NULL, &nodes));
+        MUST(cu.cuGraphDestroy(graph));
+        if (nodes % 3)
+            kit_fail("a graph has a part of a batch; nodes", (long)nodes);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -303,6 +337,8 @@ int main(int argc, char **argv)
         slow_rounds((unsigned)rounds);
     else if (strcmp(argv[1], "within") == 0)
         within_rounds((unsigned)rounds);
+    else if (strcmp(argv[1], "batches") == 0)
+        batch_rounds(rounds);
     else
         refuse_rounds(rounds);
     stop = true;

@@ -208,6 +208,7 @@ MUTANTS = {
     "stays_strict": program("captures", "global", "300", GPUFEED_STAGE_MIN=65536),
     "issues_into_captures": raced("joined", 8, "cuMemcpyHtoDAsync_v2:3000"),
     "stays_on_legacy": raced("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),
+    "tears_batches": raced("batches", 40, "cuMemcpyHtoDAsync_v2:400"),
     "ignores_barriers": program("rules", "write-barrier", GPUFEED_STAGE_MIN=65536, KIT_ALARM=40),
     "helpers_take_signals": as_installed(program("rules", "signals")),
     "touches_blindly": fault_elsewhere,

@@ -25,6 +25,7 @@ def test_a_capture_begins_within_a_slow_call(run, preload):
 @pytest.mark.parametrize("mode, rounds, delay", [
     ("joined", 10, "cuMemcpyHtoDAsync_v2:3000"),
     ("refused", 150, "cuMemcpyHtoDAsync_v2:400,cuMemcpyDtoHAsync_v2:400"),
+    ("batches", 40, "cuMemcpyHtoDAsync_v2:400"),
 ])
 @pytest.mark.parametrize("preload", [False, True])
 def test_a_copy_is_captured_or_not(run, mode, rounds, delay, preload):

@@ -94,7 +94,7 @@ static void *submit(void *closure)
     const uint64_t begun = gf_now_ns();
 
     current = call->context;
-    gf_hold_await(call->stream);
+    gf_hold_await(call->stream, false);
     call->ns = gf_now_ns() - begun;
     gf_store_release(&call->over, true);
     return NULL;
@@ -314,7 +314,7 @@ static void calls_that_never_wait(void **state)
     struct gf_hold held;
 
     hold(NON_BLOCKING, &held);
-    gf_hold_await(NON_BLOCKING); /* the copying thread itself */
+    gf_hold_await(NON_BLOCKING, false); /* the copying thread itself */
     captured = true;
     assert_true(goes_on(NON_BLOCKING, CONTEXT));
     captured = false;

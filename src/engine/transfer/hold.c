@@ -40,7 +40,7 @@ struct entry {
     _Atomic(uintptr_t) owner; /* identifies the thread that copies */
     _Atomic pid_t thread;     /* the id of that thread */
     _Atomic bool blocking;    /* the stream and the legacy stream wait for each other */
-    _Atomic bool cut, reads_file, awaits_dma;
+    _Atomic bool cut, reads_file, awaits_dma, is_batch;
     _Atomic uint32_t progress;
     /* The ticket of a hold that ends with the present DMA, because a thread does not wait. */
     _Atomic uint64_t lost;
@@ -278,6 +278,7 @@ static bool begin_hold(CUstream stream, CUcontext context, struct gf_hold *ret)
     gf_store_relaxed(&entry->cut, false);
     gf_store_relaxed(&entry->reads_file, false);
     gf_store_relaxed(&entry->awaits_dma, false);
+    gf_store_relaxed(&entry->is_batch, ret == &batch.hold);
     ret->entry = (unsigned)(entry - entries);
     ret->follows_legacy = blocking && stream != CU_STREAM_LEGACY;
     ret->ticket = gf_add_relaxed(&last_ticket, 1) + 1;
@@ -513,13 +514,13 @@ static void await_entry(struct entry *entry, uint64_t ticket)
     gf_add_relaxed(&counts.ns, now - start);
 }
 
-void gf_hold_await(CUstream stream)
+void gf_hold_await(CUstream stream, bool begins_capture)
 {
     if (!records())
         return;
     for (unsigned i = 0; i < HOLDS; i++) {
         const uint64_t ticket = find_ticket(&entries[i], stream);
-        if (!ticket)
+        if (!ticket || (begins_capture && !gf_load_relaxed(&entries[i].is_batch)))
             continue;
         if (gf_is_captured(stream)) /* the call does not put anything on the stream now */
             return;

@@ -115,8 +115,9 @@ bool gf_hold_is_batch(CUstream stream, CUcontext context);
 /*
  * Waits while another thread's copy holds the stream, or a stream that is ordered with it. Ends at
  * once on a thread of the driver (which runs host functions), and if the stream is being captured.
+ * begins_capture: waits only for batches, because a single copy leaves a stream that is captured.
  */
-void gf_hold_await(CUstream stream);
+void gf_hold_await(CUstream stream, bool begins_capture);
 
 /* How many calls met a hold, for how long they waited in all, and how many holds they ended. */
 struct gf_hold_count {

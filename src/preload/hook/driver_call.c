@@ -164,11 +164,11 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made)
     return visible && gf_load_relaxed(&visible->context) == (uintptr_t)context ? visible : NULL;
 }
 
-void gf_submit_await(CUstream stream)
+void gf_submit_await(CUstream stream, bool begins_capture)
 {
     const unsigned inside = gf_thread.inside;
 
     gf_thread.inside = 0; /* a signal handler may have interrupted the engine */
-    GF_WITH_TRANSFER(if (transfer->await_hold) transfer->await_hold(stream));
+    GF_WITH_TRANSFER(if (transfer->await_hold) transfer->await_hold(stream, begins_capture));
     gf_thread.inside = inside;
 }

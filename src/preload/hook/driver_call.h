@@ -81,7 +81,7 @@ void gf_submit_first(const struct gf_submission *submission);
  * Called while copies hold streams. If one of them holds this stream, waits for its end, with a
  * limit (engine/transfer/hold.h). Keeps errno.
  */
-void gf_submit_await(CUstream stream);
+void gf_submit_await(CUstream stream, bool begins_capture);
 
 static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream,
                                                   uintptr_t *ret_stream)
@@ -101,11 +101,12 @@ static inline _Atomic unsigned *gf_submit_work_of(unsigned set, CUstream stream,
 }
 
 /* Enters a call that puts something on the stream. */
-static inline uintptr_t gf_submit_enter(unsigned set, CUstream stream, uintptr_t published)
+static inline uintptr_t gf_submit_enter(unsigned set, CUstream stream, uintptr_t published,
+                                        bool begins_capture)
 {
     const uintptr_t outer = gf_submissions_enter(set, published);
     if (gf_submissions_are_held())
-        gf_submit_await(stream);
+        gf_submit_await(stream, begins_capture);
     return outer;
 }
 
@@ -128,7 +129,7 @@ static inline void gf_submit_begin(struct gf_submission *ret, CUstream stream, u
     ret->work = work;
     gf_count_add(ret->set, &gf_submissions.submitters[ret->set - 1].begun, 1);
     ret->stream_work = gf_submit_work_of(ret->set, stream, &published);
-    ret->outer = gf_submit_enter(ret->set, stream, published);
+    ret->outer = gf_submit_enter(ret->set, stream, published, false);
     if (gf_unlikely((gf_load_relaxed(ret->stream_work) & work) != work))
         gf_submit_first(ret);
 }
@@ -191,12 +192,14 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made);
  * Wraps a call that puts something other than work on a stream, such as an event. GPU time does not
  * count it.
  */
-#define GF_ORDERED(of, call)                                                                       \
+#define GF_ORDERED(of, call) GF_ORDERED_AS(of, false, call)
+#define GF_ORDERED_AS(of, begins_capture, call)                                                    \
     ({                                                                                             \
         const CUstream stream_ = (of);                                                             \
         const unsigned set_ = gf_submissions_on() && !gf_thread.ours ? gf_counters_mine() : 0;     \
         const uintptr_t outer_ =                                                                   \
-            set_ ? gf_submit_enter(set_, stream_, gf_submit_published(stream_)) : 0;               \
+            set_ ? gf_submit_enter(set_, stream_, gf_submit_published(stream_), begins_capture)    \
+                 : 0;                                                                              \
         const CUresult ordered_ = (call);                                                          \
         if (set_)                                                                                  \
             gf_submissions_leave(set_, outer_);                                                    \

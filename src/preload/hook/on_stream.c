@@ -239,14 +239,15 @@ static void open_capture(CUstream origin)
     gf_captures_open(origin, context);
 }
 
-/* The hook of a call that begins a capture. */
+/* The hook of a call that begins a capture. Another thread's batch is captured as a whole or not at all. */
 #define BEGIN(symbol, null_stream, parameters, arguments)                                          \
     CUresult gf_on_##symbol parameters                                                             \
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
         open_capture(hStream ? hStream : (null_stream));                                           \
         gf_submissions_await_queries();                                                            \
-        const CUresult result = ENTERING(real arguments);                                          \
+        const CUresult result =                                                                    \
+            GF_ORDERED_AS(hStream ? hStream : (null_stream), true, ENTERING(real arguments));      \
         if (result != CUDA_SUCCESS)                                                                \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
         return result;                                                                             \
