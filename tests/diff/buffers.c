@@ -43,6 +43,23 @@ static void zero(CUcontext context)
         }
 }
 
+/* What the program has set for pages of a buffer ends with the buffer. */
+static void guarded(CUcontext context)
+{
+    (void)context;
+    static const size_t more[] = {64 << 10, MIB, 5 * MIB, 32 * MIB};
+    for (unsigned round = 0; round < 4; round++)
+        for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+            unsigned char *at = kit_pinned(more[i]);
+            unsigned char *page = at + more[i] / 2 + (-(uintptr_t)at & 4095);
+            WANT(is_zero(at, more[i]));
+            memset(at, 3, more[i]);
+            madvise(page, 4096,
+                    102); /* MADV_GUARD_INSTALL; shared memory has none before Linux 6.15 */
+            MUST(cu.cuMemFreeHost(at));
+        }
+}
+
 /* A child keeps the bytes of a buffer that its parent frees. */
 static void inherited(CUcontext context)
 {
@@ -266,9 +283,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(CUcontext context);
-    } programs[] = {{"zero", zero},      {"inherited", inherited},   {"hidden", hidden},
-                    {"beside", beside},  {"attributes", attributes}, {"forks", forks},
-                    {"handler", handler}};
+    } programs[] = {{"zero", zero},       {"inherited", inherited},   {"hidden", hidden},
+                    {"beside", beside},   {"attributes", attributes}, {"forks", forks},
+                    {"handler", handler}, {"guarded", guarded}};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
         if (argc == 2 && strcmp(argv[1], programs[i].name) == 0) {
             const CUcontext context = kit_start();

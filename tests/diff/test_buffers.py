@@ -14,7 +14,7 @@ from conftest import APPS
 SERVED = {"GPUFEED_STAGE_THREADS": 4}
 
 
-@pytest.mark.parametrize("name", ["zero", "inherited", "hidden", "beside", "attributes", "forks", "handler"])
+@pytest.mark.parametrize("name", ["zero", "inherited", "hidden", "beside", "attributes", "forks", "handler", "guarded"])
 def test_as_natively(run, name):
     plain, ours = run.both(APPS / "buffers", name, sim=True, **SERVED)
     assert (plain.returncode, plain.stdout[-5:]) == (0, "done\n"), plain.stdout

@@ -88,9 +88,16 @@ static bool make_writable(void *at, size_t bytes)
            mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0;
 }
 
+#ifndef MADV_GUARD_REMOVE /* Linux 6.13; where the kernel refuses it, the range has no guard pages */
+#define MADV_GUARD_REMOVE 103
+#endif
+
 bool gf_range_reset(void *at, size_t bytes)
 {
-    return gf_permit(gf_permit_reset_range) && make_writable(at, bytes) && munlock(at, bytes) == 0;
+    if (!gf_permit(gf_permit_reset_range) || !make_writable(at, bytes) || munlock(at, bytes) != 0)
+        return false;
+    madvise(at, bytes, MADV_GUARD_REMOVE);
+    return true;
 }
 
 bool gf_range_inherit(void *at, size_t bytes, bool on)

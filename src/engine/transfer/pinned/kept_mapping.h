@@ -31,8 +31,8 @@ const struct gf_zero_way *gf_zero_ways(size_t *ret_count);
 /* Reverts what a program may have set for a range of pinned memory that it has freed. */
 
 /*
- * Makes the pages of the range readable and writable with the default protection key, and unlocks
- * them. A new mapping would have these properties. The range begins and ends with a page. False:
+ * Makes the pages of the range readable and writable with the default protection key, unlocks them,
+ * and removes guard pages. A new mapping would have these properties. The range begins and ends with a page. False:
  * the kernel or a filter (os/permit.h) refuses; some properties may have changed. Changes errno.
  * Any thread.
  */
