@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST (40 * MIB)
@@ -486,18 +487,86 @@ static void forking_handler(void)
     close(fd);
 }
 
+static CUdeviceptr device;
+
+static void copy_in_handler(int number)
+{
+    (void)number;
+    WANT(cu.cuMemcpyHtoD_v2(device, source, MIB) == CUDA_SUCCESS);
+    alarms++;
+}
+
+/* The handler copies to the device while the interrupted read holds locks, at changing times. */
+static void copying_handler(void)
+{
+    const int fd = open(path, O_RDONLY);
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    const struct sigaction action = {.sa_handler = copy_in_handler, .sa_flags = SA_RESTART};
+    timer_t timer;
+
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    device = kit_device(MIB);
+    sigaction(SIGUSR1, &action, NULL);
+    WANT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    for (int i = 0; i < 150; i++) {
+        const struct itimerspec once = {.it_value.tv_nsec = 1000 + rand() % 200000};
+        timer_settime(timer, 0, &once, NULL);
+        WANT(library.pread(fd, into, 4 * MIB, 0) == 4 * MIB);
+    }
+    printf("copies in handlers: %d\n", memcmp(into, source, 4 * MIB));
+    close(fd);
+}
+
+static void *change_priority(void *closure)
+{
+    const struct sched_param lowest = {.sched_priority = 1}, none = {0};
+    const pid_t reader = *(pid_t *)closure;
+
+    while (!is_over && sched_setscheduler(reader, SCHED_FIFO, &lowest) == 0) {
+        usleep(3000);
+        sched_setscheduler(reader, SCHED_OTHER, &none);
+        usleep(5000);
+    }
+    return NULL;
+}
+
+/* Another thread gives the reading thread a real-time priority, and takes it back. */
+static void hurried(void)
+{
+    const int fd = open(path, O_RDONLY);
+    pid_t self = (pid_t)syscall(SYS_gettid);
+    pthread_t thread;
+
+    WANT(pthread_create(&thread, NULL, change_priority, &self) == 0);
+    for (int i = 0; i < 30; i++)
+        WANT(library.pread(fd, into, MOST, 0) == MOST);
+    is_over = true;
+    pthread_join(thread, NULL);
+    printf("hurried: %d\n", memcmp(into, source, MOST));
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } tests[] = {{"errors", errors},         {"offsets", at_offsets},
-                 {"unshared", unshared},     {"forked", forked},
-                 {"signals", signals},       {"forking-handler", forking_handler},
-                 {"descriptor", descriptor}, {"shared-offset", shared_offset},
-                 {"replaced", replaced},     {"cancelled", cancelled},
-                 {"closed", closed},         {"locked", locked},
-                 {"moved", moved},           {"mirrored", mirrored}};
+    } tests[] = {{"errors", errors},
+                 {"offsets", at_offsets},
+                 {"unshared", unshared},
+                 {"forked", forked},
+                 {"signals", signals},
+                 {"forking-handler", forking_handler},
+                 {"descriptor", descriptor},
+                 {"shared-offset", shared_offset},
+                 {"replaced", replaced},
+                 {"cancelled", cancelled},
+                 {"closed", closed},
+                 {"locked", locked},
+                 {"moved", moved},
+                 {"mirrored", mirrored},
+                 {"copying-handler", copying_handler},
+                 {"hurried", hurried}};
 
     if (argc < 5)
         return 64;

@@ -17,7 +17,8 @@ from conftest import APPS, Runner
 LIBRARIES = (APPS / "_safetensors_rust.abi3.so", APPS / "libpython_test.so")
 HELPED = {"GPUFEED_STAGE_THREADS": 4, "KIT_ALARM": 150}
 CASES = ["errors", "offsets", "unshared", "forked", "signals", "forking-handler", "descriptor", "shared-offset", "replaced",
-         "closed", "locked", "moved", "mirrored", "cancelled"]
+         "closed", "locked", "moved", "mirrored", "cancelled", "copying-handler", "hurried"]
+MORE = {"mirrored": {"GPUFEED_STAGE_THREADS": 12}, "copying-handler": {"GPUFEED_STAGE_MIN": 65536}}
 COUNTED = {"offsets", "descriptor", "unshared"}  # tests look at the report of these runs
 
 
@@ -40,7 +41,7 @@ def counted(tmp_path_factory):
             report = {"GPUFEED_REPORT": folder / "report.json"} if what in COUNTED else {}
             with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:  # only there, reads of many threads end out of order
                 plain, ours = Runner().both(APPS / "filereads", what, memory if what == "mirrored" else folder, *LIBRARIES,
-                                            sim=True, **report, **{**HELPED, "GPUFEED_STAGE_THREADS": 12 if what == "mirrored" else 4})
+                                            sim=True, **report, **{**HELPED, **MORE.get(what, {})})
             assert plain.returncode == 0, (plain.stdout, plain.stderr)
             assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
             made[what] = json.loads((folder / "report.json").read_text())["transfers"]["parallel_read"] if report else None

@@ -139,13 +139,13 @@ def loads(what):
 
 
 @functools.cache
-def filereads(what):
+def filereads(what, **environment):
     """Reads of files by libraries like safetensors and CPython."""
     def notices(run, mutant):
         with tempfile.TemporaryDirectory(dir=APPS) as folder:
             command = [APPS / "filereads", what, folder, *LIBRARIES]
             plain = run(*command, sim=True, preload=False)
-            return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
+            return outcome(run, mutant, *command, **{**HELPED, **environment}) != (plain.returncode, plain.stdout)
     return as_installed(notices)
 
 
@@ -238,6 +238,9 @@ MUTANTS = {
     "keeps_the_offset": filereads("errors"),
     "ignores_others": filereads("shared-offset"),
     "reads_any_descriptor": filereads("unshared"),
+    "helps_handlers": by_chance(lambda run, mutant: any(
+        filereads("copying-handler", GPUFEED_STAGE_MIN=65536, KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 10))),
+    "leaves_hurried_owners": filereads("hurried", KIT_ALARM=30),
     "moves_bytes": by_chance(as_installed(lambda run, mutant: any(filereads("moved")(run, mutant) for _ in range(5)))),
     "repeats_a_piece": pins("batches"),
     "hides_the_region": pins("batches"),

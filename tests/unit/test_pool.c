@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define PIECES 200
@@ -422,6 +423,55 @@ static void a_real_time_owner_is_alone(void **state)
     assert_int_equal(c.by_helpers, 0);
 }
 
+/* A thread that becomes a real-time one within a series of jobs still gets helpers that do all pieces. */
+static void a_real_time_owner_waits_for_helpers(void **state)
+{
+    const struct sched_param lowest = {.sched_priority = 1}, none = {0};
+    struct count c;
+    (void)state;
+    prepare(&c);
+    if (sched_setscheduler(0, SCHED_FIFO, &lowest))
+        skip();
+    const uint64_t undone =
+        gf_pool_run_by_helpers(pool_of(1002, 4), &c.job, PIECES, GF_TUNE_READ_PATIENCE_NS);
+    sched_setscheduler(0, SCHED_OTHER, &none);
+    assert_int_equal(undone, GF_PIECE_NONE);
+    assert_int_equal(c.by_helpers, PIECES);
+}
+
+static volatile sig_atomic_t handled, wrong;
+
+static void run_in_handler(int number)
+{
+    struct count c;
+    (void)number;
+    prepare(&c);
+    wrong += gf_pool_run(pool_of(1002, 4), &c.job, 4) != GF_PIECE_NONE;
+    handled++;
+}
+
+/* The handler interrupts the thread also while it holds the pool's lock. */
+static void a_handler_runs_jobs(void **state)
+{
+    struct gf_pool *pool = pool_of(1002, 4);
+    struct gf_pieces job;
+    struct count c;
+    (void)state;
+    gf_pool_open(pool, &job, 0); /* so that the pool exists, and the handler does not make it */
+    gf_pool_close(pool, &job);
+    signal(SIGALRM, run_in_handler);
+    prepare(&c);
+    for (int round = 0; round < 300; round++) {
+        const struct itimerval once = {.it_value.tv_usec = 1 + round % 100};
+        setitimer(ITIMER_REAL, &once, NULL);
+        while (handled == round)
+            gf_pool_run(pool, &c.job, 1);
+    }
+    signal(SIGALRM, SIG_DFL);
+    assert_int_equal(wrong, 0);
+    assert_int_equal(gf_pool_jobs(pool), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +479,8 @@ int main(void)
         cmocka_unit_test(with_helpers),
         cmocka_unit_test(by_helpers_only),
         cmocka_unit_test(a_real_time_owner_is_alone),
+        cmocka_unit_test(a_real_time_owner_waits_for_helpers),
+        cmocka_unit_test(a_handler_runs_jobs),
         cmocka_unit_test(limits_and_waiting),
         cmocka_unit_test(started_by_a_batch_thread),
         cmocka_unit_test(failure_ends_it),

@@ -16,7 +16,8 @@
 
 /*
  * The jobs that the calling thread runs now. A handler of a signal may interrupt the thread and fork.
- * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed.
+ * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed. A
+ * job that the handler opens gets no helpers, because the thread may hold the pool's lock.
  */
 
 struct gf_running {
@@ -38,6 +39,12 @@ static void gf_running_end(const struct gf_running *run)
 {
     atomic_signal_fence(memory_order_seq_cst);
     running = run->outer;
+}
+
+/* Whether the caller, which opens this job, is a handler that has interrupted another job. */
+static bool gf_running_is_inner(const struct gf_pieces *job)
+{
+    return running && (running->job != job || running->outer);
 }
 
 /* Called in a forked child. */
@@ -166,7 +173,7 @@ struct gf_pool *gf_pool_with_helpers(unsigned helpers)
     struct gf_pool *pool = gf_load_acquire(&pools);
     while (pool && gf_pool_helpers(pool) < helpers)
         pool = pool->next;
-    return pool;
+    return running ? NULL : pool;
 }
 
 unsigned gf_pool_jobs(const struct gf_pool *pool)
@@ -207,7 +214,7 @@ static void remove_job(struct gf_pool *pool, struct gf_pieces *job)
 
 static bool may_enter(const struct gf_pieces *job)
 {
-    return !job->alone && gf_pieces_unclaimed(job) &&
+    return gf_pieces_unclaimed(job) &&
            (!job->max_helpers || gf_load_relaxed(&job->helpers) < job->max_helpers);
 }
 
@@ -499,20 +506,27 @@ static void wake_helpers(struct gf_pool *pool, unsigned max_helpers, unsigned he
         gf_eventcount_wake(&pool->events, wanted);
 }
 
-void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
+/* Opens a job that helpers can see unless it is `alone`. */
+static void open_job(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit, bool alone)
 {
     const unsigned max_helpers = job->max_helpers;
     const unsigned helpers = usable_helpers(pool, job, job->total ? job->total : limit);
 
-    /* Helpers work on the job of a real-time thread only if that thread never waits for the job. */
-    const bool is_alone = !job->done && !job->low_priority && gf_is_realtime();
-    job->alone = is_alone;
+    job->alone = alone;
     gf_pieces_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);
+    if (alone)
+        return;
     pthread_mutex_lock(&pool->lock);
     insert_job(pool, job);
     pthread_mutex_unlock(&pool->lock);
-    if (!is_alone)
-        wake_helpers(pool, max_helpers, helpers);
+    wake_helpers(pool, max_helpers, helpers);
+}
+
+void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
+{
+    /* Helpers work on the job of a real-time thread only if that thread never waits for the job. */
+    open_job(pool, job, limit,
+             gf_running_is_inner(job) || (!job->done && !job->low_priority && gf_is_realtime()));
 }
 
 void gf_pool_raise(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
@@ -526,6 +540,8 @@ void gf_pool_raise(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
 uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job)
 {
     gf_store_seq_cst(&job->limit, 0);
+    if (job->alone)
+        return gf_load_relaxed(&job->failed);
     pthread_mutex_lock(&pool->lock);
     remove_job(pool, job);
     pthread_mutex_unlock(&pool->lock);
@@ -582,7 +598,8 @@ uint64_t gf_pool_run_by_helpers(struct gf_pool *pool, struct gf_pieces *job, uin
     struct gf_running run = {.job = job, .lock = &pool->lock};
 
     gf_running_begin(&run);
-    gf_pool_open(pool, job, pieces);
+    /* also for a thread that has just become a real-time one, and for no handler */
+    open_job(pool, job, pieces, false);
     if (await_claim(job, patience_ns))
         for (uint32_t seen; seen = gf_pieces_events(job), gf_pieces_unclaimed(job);)
             gf_pieces_wait(job, seen);

@@ -92,7 +92,8 @@ int gf_pools_start_requested(void);
 /*
  * Opens a job whose pieces with numbers below `limit` may be claimed. The caller keeps the job at
  * its address until it is closed. Helpers are woken even if no piece may be claimed yet, because
- * waking up takes longer than a chunk's DMA.
+ * waking up takes longer than a chunk's DMA. A job of a real-time thread, or of such a handler as
+ * below, gets no helpers, and takes no lock.
  */
 void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit);
 
@@ -112,7 +113,10 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job);
  */
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces);
 
-/* The first pool that has at least `helpers` helpers; NULL if there is no such pool. */
+/*
+ * The first pool that has at least `helpers` helpers; NULL if there is no such pool, or in a handler
+ * that has interrupted gf_pool_run or gf_pool_run_by_helpers on its thread.
+ */
 struct gf_pool *gf_pool_with_helpers(unsigned helpers);
 
 /*
