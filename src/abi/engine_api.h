@@ -92,11 +92,11 @@ struct gf_preload {
      */
     enum gf_thread_class (*thread_class)(pid_t tid);
     /*
-     * Starts a detached thread of the library, with all signals blocked. stack: its size; 0: the
-     * default. Returns 0 or an errno. Any thread may call this. A thread that pthread_create starts
-     * inside the library is the program's: a handler of its signals has created it.
+     * Starts a detached thread of the library, with all signals blocked. Returns 0 or an errno. Any
+     * thread may call this. A thread that pthread_create starts inside the library is the program's:
+     * a handler of its signals has created it.
      */
-    int (*start_thread)(void *(*run)(void *closure), void *closure, size_t stack);
+    int (*start_thread)(void *(*run)(void *closure), void *closure);
     /*
      * For the report: calls `fn` once for each hook with the hook's counts, until fn returns false.
      */

@@ -248,7 +248,7 @@ void gf_gpu_clock_find(const struct gf_cuda *cuda)
         gf_gpu_read(cuda, (int)i, false, &gpu);
         memcpy(nvml.bdf[i], gpu.bdf, sizeof(gpu.bdf));
     }
-    gf_store_release(&nvml.found, gf_detached_start(read_clocks, NULL, 0) == 0);
+    gf_store_release(&nvml.found, gf_detached_start(read_clocks, NULL) == 0);
 }
 
 unsigned gf_gpu_clock_loss(unsigned device)

@@ -46,11 +46,16 @@ static inline bool gf_thread_is_only_one(void)
            task.st_nlink == 3;
 }
 
+#define GF_STACK_LEAST ((size_t)1 << 20)
+#define GF_STACK_MOST ((size_t)64 << 20)
+
 /*
- * Starts a detached thread, on a thread of the library. stack: its size; 0: the default. Returns 0 or
- * an errno.
+ * Starts a detached thread by `create`, which has the arguments and results of pthread_create. Its stack counts against
+ * RLIMIT_AS and RLIMIT_DATA, and the default size (`ulimit -s`) may be too large or too small. It is larger than
+ * GF_STACK_LEAST only if the program's thread-local variables need more. Returns 0 or an errno.
  */
-static inline int gf_detached_start(void *(*run)(void *closure), void *closure, size_t stack)
+static inline int gf_detached_start_by(__typeof__(pthread_create) *create,
+                                       void *(*run)(void *closure), void *closure)
 {
     pthread_attr_t attr;
     pthread_t thread;
@@ -59,11 +64,19 @@ static inline int gf_detached_start(void *(*run)(void *closure), void *closure, 
     if (error)
         return error;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (stack)
+    error = EINVAL;
+    for (size_t stack = GF_STACK_LEAST; error == EINVAL && stack <= GF_STACK_MOST; stack *= 2) {
         pthread_attr_setstacksize(&attr, stack);
-    error = pthread_create(&thread, &attr, run, closure);
+        error = create(&thread, &attr, run, closure);
+    }
     pthread_attr_destroy(&attr);
     return error;
+}
+
+/* The same, on a thread of the library. */
+static inline int gf_detached_start(void *(*run)(void *closure), void *closure)
+{
+    return gf_detached_start_by(pthread_create, run, closure);
 }
 
 /*

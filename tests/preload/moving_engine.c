@@ -59,7 +59,7 @@ static bool copy(const struct gf_copy_call *call, CUresult *ret_result,
     static const char *const ways[] = {"h2d", "d2h", "any", "batched"};
     tell("[copy %s %s %llx %llx %lx stream=%lx]\n", ways[call->way], call->async ? "async" : "sync",
          call->dst, call->src, (unsigned long)call->bytes, (unsigned long)call->stream);
-    if (strcmp(preload->options->machine, "helper") == 0 && !preload->start_thread(helper, NULL, 0))
+    if (strcmp(preload->options->machine, "helper") == 0 && !preload->start_thread(helper, NULL))
         sem_wait(&ended);
     *ret_refusal = (struct gf_copy_refusal){1, 4711};
     *ret_wait = (struct gf_copy_wait){0};

@@ -3,6 +3,8 @@
 
 import pytest
 
+from conftest import SIM_DIR
+
 EXHAUSTED = r"""
 #include <errno.h>
 #include <malloc.h>
@@ -71,6 +73,31 @@ def test_small_limits_leave_what_they_leave_natively(run, compile_c, resource, m
     """Less at most what the preload library itself maps. Such a limit is too small for what jemalloc maps at its start."""
     without, ours = run.both("prlimit", f"--{resource}={mib << 20}", compile_c(FILLED, "-fno-builtin", name="filled"))
     assert int(ours.stdout) * 100000 >= int(without.stdout) * 100000 - (5 << 20), (without, ours)
+
+
+DATA_AFTER_INIT = r"""
+#include <stdio.h>
+int cuInit(unsigned);
+int main(void)
+{
+    char line[256];
+    long data = 0;
+    const int error = cuInit(0);
+    FILE *status = fopen("/proc/self/status", "r");
+    while (fgets(line, sizeof line, status))
+        sscanf(line, "VmData: %ld", &data);
+    printf("%ld\n", data);
+    return error;
+}
+"""
+
+
+def test_a_large_default_stack_costs_no_data(run, compile_c, tmp_path):
+    """A program whose threads need large stacks sets `ulimit -s`. RLIMIT_DATA and RLIMIT_AS count a thread's whole stack."""
+    app = compile_c(DATA_AFTER_INIT, f"-L{SIM_DIR}", "-l:libcuda.so.1", name="data")
+    without, ours = run.both("prlimit", f"--stack={256 << 20}", app, sim=True, GPUFEED_LOG=tmp_path / "log")
+    assert (without.returncode, ours.returncode) == (0, 0), (without, ours)
+    assert int(ours.stdout) - int(without.stdout) < 32 << 10, (without, ours)
 
 
 INTERRUPTED = r"""

@@ -452,7 +452,7 @@ void gf_sampler_start(void)
     if (sampler.started || !sampler.nominal_ns || gf_load_relaxed(&sampler.stopped))
         return;
     sampler.started = true;
-    if (gf_detached_start(run_sampler, NULL, 0)) {
+    if (gf_detached_start(run_sampler, NULL)) {
         sampler.reason = "no thread could be started";
         atomic_fetch_and(&sampler.preload->submissions->on, ~(unsigned)gf_submit_sampled);
     }

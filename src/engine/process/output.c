@@ -312,7 +312,6 @@ void gf_output_check(void)
 #define FILE_BYTES (FIRST_TEXT + 2 * TEXT_BYTES)
 #define PERIOD_S 1
 #define LOCK_WAIT_MS 200
-#define STACK_BYTES ((size_t)1 << 20) /* `ulimit -s` may be smaller */
 
 /*
  * Creates and maps the file in memory. This thread first gets its own descriptor table, so that the
@@ -369,7 +368,7 @@ static void *show_report(void *unused)
 void gf_live_start(void)
 {
     const bool wanted = gf_process.preload->options->live == gf_live_on;
-    const int error = wanted ? gf_detached_start(show_report, NULL, STACK_BYTES) : 0;
+    const int error = wanted ? gf_detached_start(show_report, NULL) : 0;
 
     if (error)
         gf_warn(

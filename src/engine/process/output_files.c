@@ -33,8 +33,7 @@ struct gf_write_job {
     bool refused; /* the last write failed, and a warning was printed */
 };
 
-#define WRITE_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
-#define WAITS 2000u                   /* of 1 ms each */
+#define WAITS 2000u /* of 1 ms each */
 
 /* Whether the last write has not ended. */
 static bool gf_write_job_busy(const struct gf_write_job *job)
@@ -82,7 +81,7 @@ static int replace_file(struct gf_write_job *job, enum gf_output_flags flags,
 static void gf_write_job_start(struct gf_write_job *job, const struct gf_preload *preload)
 {
     gf_store_relaxed(&job->busy, true);
-    if (gf_permit_sealed() || preload->start_thread(run_named_job, job, WRITE_STACK))
+    if (gf_permit_sealed() || preload->start_thread(run_named_job, job))
         run_job(job);
 }
 

@@ -275,8 +275,7 @@ static void gf_migrate_step(uint64_t deadline_ns)
 #define SAMPLE_GAP_NS (60 * SECOND) /* longest time between two samples */
 /* number of calls of malloc that are timed in each round, which costs the program 25 us */
 #define SAMPLED_CALLS 256
-#define READER_STACK ((size_t)1 << 20) /* `ulimit -s` may be smaller */
-#define METRICS_NS (10 * SECOND)       /* shortest time between two writes of the metrics */
+#define METRICS_NS (10 * SECOND) /* shortest time between two writes of the metrics */
 /* A limit between the exit times of shallow idle states (1 to 2 us) and deep ones (above 50 us). */
 #define SHALLOW_US 10
 #define SNAPSHOT_MS 20 /* formatting a report takes less time than this */
@@ -484,9 +483,9 @@ void gf_watch_servers_start(void)
 {
     const struct gf_options *options = gf_process.preload->options;
 
-    gf_detached_start(read_files, NULL, READER_STACK);
+    gf_detached_start(read_files, NULL);
     if (*options->report || *options->metrics)
-        gf_detached_start(write_files, NULL, READER_STACK);
+        gf_detached_start(write_files, NULL);
 }
 
 void gf_contexts_find(void)

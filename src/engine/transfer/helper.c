@@ -13,8 +13,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#define STACK_LEAST ((size_t)1 << 20)
-#define STACK_MOST ((size_t)64 << 20)
 /*
  * Size of an unused area below each stack. glibc puts the thread-local variables of all libraries
  * into the stack that it is given. If these variables leave little space, the thread's frames can
@@ -115,7 +113,7 @@ int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
     const struct start start = {run, arg};
     int error = EINVAL;
 
-    for (size_t each = STACK_LEAST; error == EINVAL && each <= STACK_MOST; each *= 2)
+    for (size_t each = GF_STACK_LEAST; error == EINVAL && each <= GF_STACK_MOST; each *= 2)
         error = start_on_stacks(&start, count, each);
     return error;
 }

@@ -365,7 +365,7 @@ static const struct gf_engine *start_engine(pid_t caller)
     };
     gf_engine_start_fn *start = find_engine_start();
     if (start && gf_journal_wanted()) /* before the engine logs, because the log's disk may hang */
-        gf_thread_start_own(write_log, NULL, 0);
+        gf_thread_start_own(write_log, NULL);
     const struct gf_engine *engine = start ? start(&preload) : NULL;
     if (start && (!engine || engine->abi != GF_ENGINE_ABI || engine->size != sizeof(*engine))) {
         gf_warn(OFF GF_ENGINE_FILE " belongs to another build than libgpufeed.so " GF_VERSION
@@ -434,7 +434,7 @@ static GF_COLD void start_load(void)
     gf_submissions_set_python(gf_python_thread_state);
     int failed = pthread_atfork(attach_before_fork, NULL, attach_in_child);
     if (!failed)
-        failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid(), 0);
+        failed = gf_thread_start_own(load_engine, (void *)(intptr_t)gettid());
     if (failed) {
         announce_stage(stage_done);
         gf_warn(OFF "cannot start a thread: %s", strerrordesc_np(failed));

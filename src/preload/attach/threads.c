@@ -2,6 +2,7 @@
 #include "preload/attach/threads.h"
 
 #include "base/atomic.h"
+#include "os/own_table.h"
 #include "preload/attach/counters.h"
 #include "preload/attach/originals.h"
 #include "preload/heap/arenas.h"
@@ -142,8 +143,6 @@ void gf_thread_class_affinity(pid_t tid, const struct gf_cpus *before, const str
         gf_store_release(&entry->key, 0);
 }
 
-#define STACK_MIN ((size_t)1 << 20)
-
 struct thread_start {
     struct thread_start *next;
     void *(*run)(void *);
@@ -222,32 +221,18 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
     return error;
 }
 
-/* The default stack size (`ulimit -s`) may be too small for the engine's libraries. */
-static int prepare_attr(pthread_attr_t *ret, size_t stack)
+static int create_own(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
-    size_t by_default;
-    const int error = pthread_getattr_default_np(ret);
-    if (error)
-        return error;
-    if (!stack && pthread_attr_getstacksize(ret, &by_default) == 0 && by_default < STACK_MIN)
-        stack = STACK_MIN;
-    if (stack)
-        pthread_attr_setstacksize(ret, stack);
-    return pthread_attr_setdetachstate(ret, PTHREAD_CREATE_DETACHED);
+    return gf_thread_start(ret, attr, run, arg, gf_thread_ours, NULL);
 }
 
-int gf_thread_start_own(void *(*run)(void *), void *arg, size_t stack)
+int gf_thread_start_own(void *(*run)(void *), void *arg)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
     sigset_t all, before;
-    int error = prepare_attr(&attr, stack);
-    if (error)
-        return error;
+
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = gf_thread_start(&thread, &attr, run, arg, gf_thread_ours, NULL);
+    const int error = gf_detached_start_by(create_own, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
     return error;
 }

@@ -34,4 +34,4 @@ int gf_thread_start(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(voi
                     enum gf_thread_class class, void (*on_start)(void));
 
 /* gf_preload.start_thread */
-int gf_thread_start_own(void *(*run)(void *), void *arg, size_t stack);
+int gf_thread_start_own(void *(*run)(void *), void *arg);
