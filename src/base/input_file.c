@@ -53,61 +53,55 @@ static bool is_trusted_pipe(const char *path, int name, const struct stat *found
     return system.f_type == PIPEFS_MAGIC || (is_trusted_owner(found) && is_own_name(path, found));
 }
 
+/*
+ * Whether the kernel makes the file up, or its bytes are reserved huge pages: if another user truncates such a
+ * file while it is mapped, no page can be mapped in place of its bytes.
+ */
+static bool is_of_kernel(int name)
+{
+    struct statfs system;
+
+    /* fstatfs may fail for a file system of FUSE, but not for one of the kernel's. */
+    return !syscall(SYS_fstatfs, name, &system) &&
+           (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC ||
+            system.f_type == EFIVARFS_MAGIC || system.f_type == TRACEFS_MAGIC ||
+            system.f_type == DEBUGFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
+}
+
 /* Returns the flags to open the file again, or -errno. */
-static int check_type(const char *path, int name, bool pipes)
+static int check_type(const char *path, int name, bool is_named)
 {
     struct stat found;
 
     if (syscall(SYS_newfstatat, name, "", &found, AT_EMPTY_PATH))
         return -errno;
-    if (pipes && is_trusted_pipe(path, name, &found))
+    if (is_named && is_trusted_pipe(path, name, &found))
         return O_RDONLY;
-    return S_ISREG(found.st_mode)   ? O_RDONLY | O_NONBLOCK | O_NOCTTY
-           : S_ISDIR(found.st_mode) ? -EISDIR
-                                    : -EINVAL;
+    if (!S_ISREG(found.st_mode))
+        return S_ISDIR(found.st_mode) ? -EISDIR : -EINVAL;
+    if (is_of_kernel(name) && !(is_named && is_own_name(path, &found)))
+        return -EINVAL;
+    return O_RDONLY | O_NONBLOCK | O_NOCTTY;
 }
 
 /* Opens again, for reading, the file that `name` has opened with O_PATH. Closes `name`. */
-static int open_again(int name, const char *path, bool pipes)
+static int open_again(int name, const char *path, bool is_named)
 {
     char again[48];
 
     if (name < 0)
         return name;
     gf_fmt(again, sizeof(again), "/proc/thread-self/fd/%d", name);
-    int result = check_type(path, name, pipes);
+    int result = check_type(path, name, is_named);
     if (result >= 0)
         result = open_file(again, result);
     syscall(SYS_close, name);
     return result;
 }
 
-int gf_input_open_any(const char *path)
-{
-    return open_again(open_file(path, O_PATH), path, false);
-}
-
-/*
- * Closes and refuses a file that the kernel makes up, and one of reserved huge pages: if another user truncates
- * it while it is mapped, no page can be mapped in place of its bytes.
- */
-static int refuse_kernel(int fd)
-{
-    struct statfs system;
-
-    /* fstatfs may fail for a file system of FUSE, but not for one of the kernel's. */
-    if (fd < 0 || syscall(SYS_fstatfs, fd, &system) ||
-        (system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
-         system.f_type != EFIVARFS_MAGIC && system.f_type != TRACEFS_MAGIC &&
-         system.f_type != DEBUGFS_MAGIC && system.f_type != HUGETLBFS_MAGIC))
-        return fd;
-    syscall(SYS_close, fd);
-    return -EINVAL;
-}
-
 int gf_input_open(const char *path)
 {
-    return refuse_kernel(gf_input_open_any(path));
+    return open_again(open_file(path, O_PATH), path, false);
 }
 
 /*
@@ -178,7 +172,7 @@ static int open_name_in(const char *root, const char *path, int flags)
 
 int gf_input_open_in(const char *root, const char *path)
 {
-    return refuse_kernel(open_again(open_name_in(root, path, 0), path, false));
+    return open_again(open_name_in(root, path, 0), path, false);
 }
 
 bool gf_input_access_in(const char *root, const char *path, int mode)

@@ -9,15 +9,11 @@
 /*
  * Opens a regular file for reading. Returns a descriptor or -errno; -EISDIR or -EINVAL if the path
  * names another kind of file, or a file that the kernel makes up, as in /proc and /sys. Opening a
- * device or a FIFO may wait or have side effects, so a file of another kind is never opened, even if
- * it replaces the file meanwhile. To read or map a file of the kernel may have side effects, too: a
- * read of /proc/kmsg takes messages from the log. Needs /proc. Makes only system calls, as
- * os/procfs.h does.
+ * device, a FIFO or a file of the kernel may wait or have side effects: the close of free_buffer in tracefs
+ * discards the trace. So a file of another kind is never opened, even if it replaces the file meanwhile. Needs
+ * /proc. Makes only system calls, as os/procfs.h does.
  */
 int gf_input_open(const char *path);
-
-/* Opens also regular files that the kernel makes up. */
-int gf_input_open_any(const char *path);
 
 /*
  * As gf_input_open, for a file of a recorded machine. In the path, and in links, the folder `root` is
@@ -51,9 +47,9 @@ void gf_folder_close(const struct gf_folder *folder);
 const char *gf_folder_next(struct gf_folder *folder);
 
 /*
- * As gf_input_open_any, but also opens a pipe of a shell, and a named pipe of root or of the process's user, and waits until it
- * is written to. Another user's pipe is refused, because nothing may ever be written to it; and a pipe
- * to which a link leads that output files do not follow, or which has a second name, because its
- * bytes may be for a service.
+ * As gf_input_open, for a path that the user has named. Opens also a file that the kernel makes up, a pipe of a
+ * shell, and a named pipe of root or of the process's user, and waits until it is written to. Another user's
+ * pipe is refused, because nothing may ever be written to it. A file of the kernel or a pipe is refused if a
+ * link leads to it that output files do not follow, or if it has a second name: its bytes may be for a service.
  */
 int gf_input_open_or_pipe(const char *path);

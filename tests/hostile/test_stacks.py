@@ -199,6 +199,17 @@ def test_a_pipe_beside_a_deleted_library(started, compile_c, tmp_path):
     assert done.returncode == 0 and b"was not read" not in done.stdout and b"pause" in done.stdout, done
 
 
+def test_a_file_of_the_kernel_beside_a_deleted_library(started, compile_c, tmp_path):
+    """To open and close a file of tracefs may discard the trace."""
+    library, name = tmp_path / "libwaits.so", "/sys/kernel/uevent_seqnum"
+    compile_c(LIBRARY, "-shared", "-fPIC", "-O2", "-fomit-frame-pointer", name="libwaits.so").rename(library)
+    os.symlink(name, f"{library} (deleted)")
+    one = started(compile_c(CALLS, "-ldl", name="calls"), library)
+    done = stacks(one.pid, ("/usr/bin/strace", "-fye", "openat", "-o", tmp_path / "trace", COMMAND, "stacks"))
+    opens = [line for line in (tmp_path / "trace").read_text().splitlines() if line.endswith(f"<{name}>")]
+    assert done.returncode == 0 and opens and all("O_PATH" in line for line in opens), (done, opens)
+
+
 # Waits in code of its first argument, at offset 4096 of the file.
 RUNS_FILE = r"""
 #include <fcntl.h>

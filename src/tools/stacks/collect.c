@@ -14,18 +14,23 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+/* The thread that is unwound. */
+static struct gf_target *unwound_target;
+static const struct gf_target_thread *unwound;
+
 /*
- * Opens a file that is empty, as files of /proc are, or an ELF file that is whole and is not one of
- * /proc or /sys. Returns a descriptor or -errno.
+ * Opens the list of the thread's mappings, or an ELF file that is whole. Returns a descriptor or
+ * -errno.
  */
 static int open_sound(const char *path)
 {
     char same[32];
     struct gf_elf_view view;
-    struct stat found;
-    const int fd = gf_input_open_any(path);
 
-    if (fd < 0 || (fstat(fd, &found) == 0 && !found.st_size))
+    snprintf(same, sizeof(same), "/proc/%d/maps", unwound->tid);
+    const bool is_maps = strcmp(path, same) == 0;
+    const int fd = is_maps ? openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC) : gf_input_open(path);
+    if (fd < 0 || is_maps)
         return fd;
     snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
     int error = gf_elf_view_open(same, &view);
@@ -69,10 +74,6 @@ int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old)
     sigdelset(&most, SIGBUS);
     return __real_sigprocmask(how, &most, old);
 }
-
-/* The thread that is unwound. */
-static struct gf_target *unwound_target;
-static const struct gf_target_thread *unwound;
 
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
                       void *info)
