@@ -164,9 +164,14 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 void gf_bus_error_survive(void)
 {
     const struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    sigset_t bus_error;
 
     page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     sigaction(SIGBUS, &action, NULL);
+    sigemptyset(&bus_error);
+    sigaddset(&bus_error, SIGBUS);
+    sigprocmask(SIG_UNBLOCK, &bus_error,
+                NULL); /* the process may have inherited that it is blocked */
 }
 
 int gf_print_apart(void (*print)(const void *closure), const void *closure, int silence_ms)

@@ -451,6 +451,7 @@ int gf_cmd_run(int argc, char **argv)
     char program[PATH_MAX];
     struct gf_plan plan = {0};
     struct sigaction bus_error;
+    sigset_t mask;
 
     gf_env_copy(environ, &env);
     if (read_flags(argc, argv, &env, &flags))
@@ -473,6 +474,7 @@ int gf_cmd_run(int argc, char **argv)
         return report_not_run(command[0], "", -missing);
     set_defaults(&env);
     sigaction(SIGBUS, NULL, &bus_error);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
     gf_bus_error_survive(); /* the program's file is mapped */
     if (set_preload(&env, program, command[0], &plan.obstacle))
         return GF_EXIT_FAILED;
@@ -489,6 +491,7 @@ int gf_cmd_run(int argc, char **argv)
         return GF_EXIT_OK;
     }
     sigaction(SIGBUS, &bus_error, NULL);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
     execvpe(command[0], command, env.entries);
     const int error = errno;
     gf_bus_error_survive();

@@ -68,7 +68,7 @@ int __wrap_sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
     sigset_t most;
 
-    if (!set)
+    if (!set || how == SIG_UNBLOCK)
         return __real_sigprocmask(how, set, old);
     most = *set;
     sigdelset(&most, SIGBUS);
