@@ -54,16 +54,6 @@ static bool call_fcntl(int operation, short type, uint64_t start, uint64_t end, 
     return syscall(SYS_fcntl, fd, operation, ret) == 0;
 }
 
-/* By the real id: a setuid program that another user has started, and that holds his locks, has the effective one. */
-static bool is_of_user(unsigned tid)
-{
-    char text[1024];
-
-    gf_procfs_read(text, sizeof(text), "", "proc/%u/status", tid);
-    const char *user = gf_procfs_field(text, "Uid");
-    return user && gf_procfs_number(user) == getuid();
-}
-
 /* Whether the file of /proc lists a lock on the byte: "lock: 1: OFDLCK ... 12345 12345". */
 static bool lists_lock(const char *path, uint64_t at)
 {
@@ -90,7 +80,7 @@ static bool is_claim(uint64_t at)
     const unsigned tid = (unsigned)(at % IDS);
     char path[64];
 
-    if (!is_of_user(tid))
+    if (gf_procfs_user((pid_t)tid) != getuid())
         return false;
     for (unsigned number = 0; number < NUMBERS; number++) {
         gf_fmt(path, sizeof(path), "/proc/%u/fdinfo/%u", tid, number);

@@ -123,6 +123,15 @@ char gf_procfs_thread_state(pid_t tid)
     return end[2];
 }
 
+uid_t gf_procfs_user(pid_t pid)
+{
+    char text[1024];
+
+    gf_procfs_read(text, sizeof(text), "", "proc/%d/status", pid);
+    const char *user = gf_procfs_field(text, "Uid");
+    return user ? (uid_t)gf_procfs_number(user) : (uid_t)-1;
+}
+
 int gf_procfs_bits(uint64_t *ret, size_t n, const char *root, const char *path)
 {
     char text[4096];

@@ -47,6 +47,12 @@ int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
 char gf_procfs_thread_state(pid_t tid);
 
 /*
+ * Returns the real id of the user of a process or thread; (uid_t)-1 if unknown. A setuid program's folder in
+ * /proc belongs to the effective one, but the user who has started the program may stop it, and make it wait.
+ */
+uid_t gf_procfs_user(pid_t pid);
+
+/*
  * Reads a file that contains a list of CPUs or nodes. Returns 0 or -errno; on failure *ret is
  * unchanged.
  */

@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -592,16 +593,18 @@ def test_processes_of_many_users(compile_c, tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("user", ["other", "own"])
+@pytest.mark.parametrize("user", ["other", "other's setuid program", "own"])
 def test_answers_that_come_late(other, compile_c, tmp_path, user):
     """Each comes before the time for one process is over. Those of this user are shown nevertheless."""
+    program = shutil.copy("/bin/sleep", other.folder)
+    os.chmod(program, 0o4755 if "setuid" in user else 0o755)
     preload = compile_c(NOTHING_COMES, "-shared", "-fPIC", "-ldl", name="late.so")
     words = ["/usr/bin/env", f"LD_PRELOAD={preload}", f"WAITS={tmp_path}/waits", "LATE=1", STACKS, "--python"]
-    with (other.start if user == "other" else subprocess.Popen)(["/bin/sleep", "100"]) as one:
+    with (subprocess.Popen if user == "own" else other.start)([program, "100"]) as one:
         done = subprocess.run(words + 60 * [str(one.pid)], capture_output=True, text=True, timeout=100, check=False)
         one.kill()
     unread = done.stderr.count("cannot be read in time")
-    assert done.stdout.count("(not shown: 1 thread without") == 60 - unread and (unread > 20) == (user == "other"), done
+    assert done.stdout.count("(not shown: 1 thread without") == 60 - unread and (unread > 20) == (user != "own"), done
 
 
 NAMED = r"""

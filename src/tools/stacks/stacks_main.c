@@ -4,12 +4,12 @@
 #include "base/fmt.h"
 #include "base/json.h"
 #include "os/permit.h"
+#include "os/procfs.h"
 #include "tools/common/text.h"
 #include "tools/stacks/examine.h"
 
 #include <getopt.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #define CALLS(X)                                                                                   \
     X(read), X(write), X(pread64), X(pwrite64), X(readv), X(writev), X(futex), X(ppoll),           \
@@ -306,17 +306,16 @@ static struct patience *find_patience(pid_t pid)
 {
     static struct patience list[USERS_MOST];
     static size_t count;
-    struct stat found = {.st_uid = 0};
+    const uid_t user = gf_procfs_user(pid);
     size_t at = 0;
 
     if (!count)
         list[count++].user = geteuid();
-    stat(gf_text("/proc/%d", pid), &found);
-    while (at < count && list[at].user != found.st_uid)
+    while (at < count && list[at].user != user)
         at++;
     at = gf_min(at, (size_t)USERS_MOST - 1);
     if (at == count)
-        list[count++].user = found.st_uid;
+        list[count++].user = user;
     return &list[at];
 }
 
