@@ -283,6 +283,28 @@ time.sleep(100)
 """
 
 
+MANY_BEFORE = r"""
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+struct dirent64 *readdir64(DIR *folder) {
+    static struct dirent64 ended;
+    static int count;
+    snprintf(ended.d_name, sizeof(ended.d_name), "%d", 1000000000 + count);
+    return count++ < 100000 ? &ended : ((struct dirent64 *(*)(DIR *))dlsym(RTLD_NEXT, "readdir64"))(folder);
+}
+"""
+
+
+def test_a_process_after_many_others(hostile, compile_c):
+    """Another user may have 100 000 processes, whose ids are smaller."""
+    one = hostile(1)
+    preload = compile_c(MANY_BEFORE, "-shared", "-fPIC", "-ldl", name="many.so")
+    done = subprocess.run(["/usr/bin/env", f"LD_PRELOAD={preload}", COMMAND, "top", "--json"], capture_output=True, timeout=60, check=False)
+    assert one.pid in [row["pid"] for row in json.loads(done.stdout)["processes"]], done
+
+
 def test_a_long_list_of_mappings(tmp_path):
     """The kernel's default limit permits a list of 246 MB in each process."""
     with subprocess.Popen([sys.executable, "-c", MAPPED, tmp_path], stdout=subprocess.PIPE) as one:

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 /*
@@ -371,6 +372,15 @@ static bool receive(int fd, uint64_t until_ns, char **ret, size_t *ret_length)
     return got == 0;
 }
 
+/* There may be a million processes, so the real id is read only if the effective one is that of this user. */
+static uid_t user_of(pid_t pid)
+{
+    struct stat found;
+    const bool is_other = !stat(gf_text("/proc/%d", pid), &found) && found.st_uid != geteuid();
+
+    return is_other ? found.st_uid : gf_procfs_user(pid);
+}
+
 /* The more children hang, the shorter is the wait for the next one. */
 #define PATIENCE_NS UINT64_C(4000000000)
 #define PATIENCE_HALVES 5
@@ -434,7 +444,7 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
 
     *ret = (struct gf_snapshot){
         .pid = pid, .source = gf_snapshot_none, .is_wanted = true, .is_silent = true};
-    const uid_t user = gf_procfs_user(pid);
+    const uid_t user = user_of(pid);
     struct wait *const wait = find_wait(user);
     const uint64_t start_ns = gf_now_ns();
     size_t hung;
@@ -509,7 +519,7 @@ static int start_checker(void)
  */
 int gf_snapshot_check(pid_t pid)
 {
-    struct wait *const wait = find_wait(gf_procfs_user(pid));
+    struct wait *const wait = find_wait(user_of(pid));
     const uint64_t start_ns = gf_now_ns();
     const uint64_t wait_ns =
         patience_for(wait, wait ? CHECK_NS : PATIENCE_NS >> gf_min(stuck_own, PATIENCE_HALVES));
@@ -562,7 +572,7 @@ static size_t find_excess(const struct gf_found *found)
 static void add_found(struct gf_found *found, pid_t pid)
 {
     found->pids[found->count] = pid;
-    found->users[found->count++] = gf_procfs_user(pid);
+    found->users[found->count++] = user_of(pid);
     if (found->count <= GF_FOUND_MOST)
         return;
     const size_t excess = find_excess(found), later = --found->count - excess;
@@ -590,7 +600,8 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
     const int failed = checker < 0 ? start_checker() : 0;
     if (failed)
         return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
-    for (long pid; (pid = next_number(&folder)) >= 0;) {
+    /* The kernel's list has an end, and another user may have 100 000 processes before those of this user. */
+    for (long pid; (folder.names = 0, pid = next_number(&folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);
         if (!error && job)
             gf_snapshot_read_apart((pid_t)pid, job, &one);
@@ -598,7 +609,7 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
         if (is_silent && ret->silent_count++ < GF_FOUND_MOST)
             ret->silent[ret->silent_count - 1] = (pid_t)pid;
         ret->unreadable += error && !is_silent && error != -ENOENT && error != -ESRCH &&
-                           gf_procfs_user((pid_t)pid) != geteuid();
+                           user_of((pid_t)pid) != geteuid();
         if (!error && one.is_of_job)
             add_found(ret, (pid_t)pid);
     }
