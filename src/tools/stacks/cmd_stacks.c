@@ -15,7 +15,9 @@
 
 #define TRIES 20
 #define HOOKS 6 /* the most hooks that are printed */
-#define GPUS 64 /* the most GPUs whose states are printed; a report of another user may list more */
+/* The most that are printed of a GPU's states and of GPUs; a report of another user may list more. */
+#define STATES 16
+#define GPUS 64
 #define MIB (double)(1 << 20)
 
 static void print_gpus(const json_t *report)
@@ -24,8 +26,9 @@ static void print_gpus(const json_t *report)
     size_t i;
 
     json_array_foreach(json_object_get(report, "gpus"), i, gpu)
-        printf("  GPU %.0f: %s %s\n", gf_report_number(gpu, "device"),
-               gf_report_text(gpu, "name", 128), gf_report_text(gpu, "pci", 32));
+        if (i < GPUS)
+            printf("  GPU %.0f: %s %s\n", gf_report_number(gpu, "device"),
+                   gf_report_text(gpu, "name", 128), gf_report_text(gpu, "pci", 32));
     if (json_is_true(gf_report_at(report, "binding.in_force")))
         printf("  threads are bound to CPUs %s\n", gf_report_text(report, "binding.cpus", 256));
     if (json_is_integer(gf_report_at(report, "steps.current")))
@@ -67,16 +70,15 @@ static void print_states(const json_t *before, const json_t *now)
                 gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
         if (all <= 0)
             continue;
-        const char *comma = "";
+        unsigned printed = 0;
         printf("    GPU %d: ", number);
         json_object_foreach(states, name, state) {
             const double s =
                 gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
-            if (s <= 0)
+            if (s <= 0 || printed == STATES)
                 continue;
-            printf("%s%s %.0f %%", comma, gf_help_words(gf_help_state, gf_report_plain(name, 32)),
-                   100 * s / all);
-            comma = ", ";
+            printf("%s%s %.0f %%", printed++ ? ", " : "",
+                   gf_help_words(gf_help_state, gf_report_plain(name, 32)), 100 * s / all);
         }
         puts("");
     }
