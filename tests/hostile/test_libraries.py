@@ -76,3 +76,51 @@ def test_a_library_that_is_truncated_before_its_names(run, tmp_path, compile_c):
               modules=f'[{{"path":"{tmp_path}/e.so","build_id":"12345678"}}]') for i in range(count // 128)))
     done = run(COMMAND, "report", tmp_path / "log", preload=False, **race(compile_c, TRUNCATES=tmp_path / "e.so", KEEPS=len(file)))
     assert done.returncode == 0 and "2.1 ms" in done.stdout, done
+
+
+# A child that has dropped its privileges fills the memory that it shares with its parent, again and again. The kernel would let it write
+# nothing else of the parent.
+SCRIBBLES = r"""
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void stall(int times) { while (times--) { char *block = calloc(1, 3 << 20); block[100] = 1; free(block); } }
+static void scribble(int byte, time_t until) {
+    char line[512], *start[64], *end[64];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (count < 64 && fgets(line, sizeof(line), maps))
+        if (strstr(line, "rw-s") && strstr(line, "/dev/zero") && sscanf(line, "%p-%p", (void **)&start[count], (void **)&end[count]) == 2) count++;
+    if (!getuid() && (setgid(65534) || setuid(65534))) _exit(1);
+    while (time(0) < until)
+        for (int i = 0; i < count; i++) memset(start[i], byte, end[i] - start[i]);
+    _exit(0);
+}
+int main(int argc, char **argv) {
+    int (*init)(unsigned), status;
+    *(void **)&init = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+    if (init(0)) return 1;
+    stall(5);
+    const time_t until = time(0) + 2;
+    const pid_t child = fork();
+    if (!child) scribble(atoi(argv[1]), until);
+    while (time(0) < until) stall(5);
+    if (waitpid(child, &status, 0) != child || status) return 1;
+    stall(100);
+    puts("done");
+}
+"""
+
+
+@pytest.mark.parametrize("byte", [0, 2, 65, 255])
+def test_a_child_that_fills_shared_memory(run, compile_c, tmp_path, byte):
+    """Of the parent, it changes counts and lines of the log at most."""
+    program = compile_c(SCRIBBLES, "-fno-builtin", "-ldl")
+    for preload in (False, True):
+        done = run(program, str(byte), preload=preload, LD_LIBRARY_PATH=SIM_DIR, GPUFEED_LOG=tmp_path / "%p.log", GPUFEED_STALL_US=1, timeout=60)
+        assert done.returncode == 0 and done.stdout == "done\n", done

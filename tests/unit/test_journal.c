@@ -199,7 +199,7 @@ static _Atomic uint64_t
 bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots);
 bool __wrap_gf_line_slots_full(const struct gf_line_slots *slots)
 {
-    gf_store_relaxed(&written, __atomic_load_n(&slots->written, __ATOMIC_RELAXED));
+    gf_store_relaxed(&written, __atomic_load_n(&slots->sums->written, __ATOMIC_RELAXED));
     return full;
 }
 

@@ -14,13 +14,26 @@
 #define SECOND UINT64_C(1000000000)
 #define MS UINT64_C(1000000)
 
+/* What processes may share. */
+struct memory {
+    struct gf_line_sums sums;
+    struct gf_line_slot slots[4];
+};
+static struct memory memory;
 static struct gf_line lines[4];
 static struct gf_line_slots slots;
 
+static void use(struct memory *used)
+{
+    slots = (struct gf_line_slots){.count = 4, .sums = &used->sums, .line = lines};
+    for (unsigned i = 0; i < 4; i++)
+        lines[i] = (struct gf_line){.slot = &used->slots[i]};
+}
+
 static void start(void)
 {
-    memset(lines, 0, sizeof(lines));
-    slots = (struct gf_line_slots){.count = 4, .line = lines};
+    memset(&memory, 0, sizeof(memory));
+    use(&memory);
 }
 
 static pid_t claimant;
@@ -74,25 +87,25 @@ static void test_a_write_that_hangs(void **state)
 /* Processes share slots. One that is killed in a write exists until its parent waits for it. */
 static void test_a_killed_writer_keeps_no_other_from_the_file(void **state)
 {
-    struct gf_line_slots *shared = mmap(NULL, sizeof(*shared) + sizeof(lines),
-                                        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct memory *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t mark, taken_ns = 5 * SECOND;
     siginfo_t ended;
     (void)state;
     assert_ptr_not_equal(shared, MAP_FAILED);
-    *shared = (struct gf_line_slots){.count = 4, .line = (struct gf_line *)(shared + 1)};
-    struct gf_line *line = gf_line_slots_claim(shared, taken_ns);
-    assert_true(gf_line_slots_ready(shared, line, taken_ns));
+    use(shared);
+    struct gf_line *line = gf_line_slots_claim(&slots, taken_ns);
+    assert_true(gf_line_slots_ready(&slots, line, taken_ns));
     const pid_t child = fork();
     if (child == 0) {
-        gf_line_slots_take(shared, taken_ns, &mark);
+        gf_line_slots_take(&slots, taken_ns, &mark);
         raise(SIGKILL);
     }
     assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
-    assert_true(gf_line_slots_writing(shared));
-    assert_false(gf_line_slots_hang(shared, taken_ns + 2 * SECOND));
+    assert_true(gf_line_slots_writing(&slots));
+    assert_false(gf_line_slots_hang(&slots, taken_ns + 2 * SECOND));
     assert_int_equal(waitpid(child, NULL, 0), child);
-    munmap(shared, sizeof(*shared) + sizeof(lines));
+    munmap(shared, sizeof(*shared));
 }
 
 static void test_in_order(void **state)
@@ -133,14 +146,14 @@ static void test_holders(void **state)
     assert_null(claim_elsewhere(now - SECOND));
     assert_null(claim_elsewhere(0));
     assert_null(claim_elsewhere(now + 9 * SECOND));
-    assert_int_equal(slots.dropped, 0);
+    assert_int_equal(memory.sums.dropped, 0);
     for (unsigned i = 0; i < 3; i++) {
         struct gf_line *theirs = claim_elsewhere(now + 11 * SECOND);
         assert_non_null(theirs);
         assert_ptr_not_equal(theirs, mine);
     }
     assert_null(claim_elsewhere(now + 11 * SECOND));
-    assert_int_equal(slots.dropped, 3);
+    assert_int_equal(memory.sums.dropped, 3);
     assert_true(gf_line_slots_ready(&slots, mine, now)); /* the slot is still its holder's */
 }
 
@@ -211,8 +224,22 @@ static void test_rate(void **state)
         passed += gf_line_slots_within_rate(&slots, 101 * SECOND);
     assert_in_range(passed, 600, 602);
     assert_false(gf_line_slots_full(&slots));
-    slots.written = UINT64_C(65) << 20;
+    memory.sums.written = UINT64_C(65) << 20;
     assert_true(gf_line_slots_full(&slots));
+}
+
+/* Another process may have stored any bytes. */
+static void test_bytes_of_another_process(void **state)
+{
+    struct gf_line_message message;
+    (void)state;
+    start();
+    memset(&memory, 0xee, sizeof(memory));
+    gf_line_slots_read(&lines[0], &message);
+    assert_int_equal(message.length, GF_LINE_SLOTS_LINE);
+    assert_int_equal(message.finding.cause, gf_cause_unknown);
+    assert_int_equal(message.finding.without_pause, gf_cause_unknown);
+    assert_true(strlen(message.finding.text) < sizeof(message.finding.text));
 }
 
 #define MAKERS 6
@@ -230,8 +257,8 @@ static void *make(void *closure)
             gf_line_slots_count_dropped(&slots);
             continue;
         }
-        memset(line->text, 'a' + id, 64);
-        line->pid = id;
+        memset(line->slot->text, 'a' + id, 64);
+        line->message.pid = id;
         assert_true(gf_line_slots_ready(&slots, line, gf_now_ns()));
     }
     return NULL;
@@ -243,7 +270,7 @@ static void write_all(void)
     uint64_t mark;
     while ((line = gf_line_slots_take(&slots, gf_now_ns(), &mark))) {
         for (unsigned i = 0; i < 64; i++)
-            if (line->text[i] != 'a' + line->pid)
+            if (line->slot->text[i] != 'a' + line->slot->message.pid)
                 __atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
         gf_line_slots_release(line, mark);
         __atomic_fetch_add(&written, 1, __ATOMIC_RELAXED);
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_overdue),
         cmocka_unit_test(test_report),
         cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_bytes_of_another_process),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_overdue_behind_an_ended_writer),
     };

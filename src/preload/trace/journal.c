@@ -66,10 +66,15 @@ static bool gf_fork_mark_copied(void)
 #define SHARED_LINES 64
 #define FINISH_MS 100
 #define WRITER_MS 20 /* the first part of FINISH_MS, in which only the writer thread writes */
-#define TAIL 256     /* write_line appends at most this many bytes to a line */
+/* More than gf_line_slots_full permits, because another process may have changed the shared sum. */
+#define APPENDED_MOST (UINT64_C(80) << 20)
+#define TAIL 256 /* write_line appends at most this many bytes to a line */
 
-static struct gf_line own_lines[4];
-static struct gf_line_slots own = {.count = GF_ARRAY_LEN(own_lines), .line = own_lines};
+static struct gf_line_slot own_slots[4];
+static struct gf_line_sums own_sums;
+static struct gf_line own_lines[] = {
+    {.slot = own_slots}, {.slot = own_slots + 1}, {.slot = own_slots + 2}, {.slot = own_slots + 3}};
+static struct gf_line_slots own = {GF_ARRAY_LEN(own_lines), &own_sums, own_lines};
 
 /* The slots in use: `own`, or slots that children share. */
 static struct gf_line_slots *_Atomic current = &own;
@@ -86,6 +91,7 @@ static _Atomic bool has_header;
 static _Atomic pid_t exited; /* id of the process that has logged its exit */
 static _Atomic int failure;  /* -errno of the last append that failed, or 0 */
 static _Atomic bool warned;
+static _Atomic uint64_t appended; /* bytes, by this process */
 
 void gf_journal_open(const char *path_pattern, char *const *envp, const char *own_version)
 {
@@ -127,8 +133,8 @@ static bool is_gone(pid_t process)
 static void reset_copy(void)
 {
     for (unsigned i = 0; i < own.count; i++)
-        own.line[i].mark = 0;
-    own = (struct gf_line_slots){.count = own.count, .line = own.line};
+        own_slots[i].mark = 0;
+    own_sums = (struct gf_line_sums){0};
     gf_pause_reset();
     gf_fork_mark_set();
 }
@@ -170,14 +176,13 @@ static struct gf_line *begin_line(const char *event, uint64_t now)
     if (!line)
         return NULL;
     line->made_ns = now;
-    line->pid = getpid();
-    line->header = line->found = line->last = false;
-    line->json = (struct gf_json){.buf = line->text, .size = sizeof(line->text)};
+    line->message = (struct gf_line_message){.pid = getpid()};
+    line->json = (struct gf_json){.buf = line->slot->text, .size = sizeof(line->slot->text)};
     gf_json_begin(&line->json, NULL, '{');
     gf_json_text(&line->json, "event", event);
     gf_json_micro(&line->json, "time", gf_clock_ns(CLOCK_REALTIME) / 1000);
     gf_json_micro(&line->json, "mono", now / 1000);
-    gf_json_int(&line->json, "pid", line->pid);
+    gf_json_int(&line->json, "pid", line->message.pid);
     gf_json_int(&line->json, "tid", (pid_t)syscall(SYS_gettid));
     return line;
 }
@@ -191,7 +196,7 @@ static void put_header(uint64_t now)
         gf_store_relaxed(&has_header, false); /* so that the next event tries again */
         return;
     }
-    line->header = true;
+    line->message.header = true;
     gf_log_header_put(&line->json, job, &rank, version);
     gf_journal_end(line);
 }
@@ -205,7 +210,7 @@ static void begin_header(uint64_t now)
 /* Ends the log. Lines that were begun earlier may still follow. */
 static void put_last_line(uint64_t now)
 {
-    bool *const ended = &journal_slots()->ended;
+    unsigned char *const ended = &journal_slots()->sums->ended;
     struct gf_line *line;
 
     if (__atomic_exchange_n(ended, true, __ATOMIC_RELAXED))
@@ -215,7 +220,7 @@ static void put_last_line(uint64_t now)
         __atomic_store_n(ended, false, __ATOMIC_RELAXED); /* so that the next event tries again */
         return;
     }
-    line->last = true;
+    line->message.last = true;
     gf_json_text(&line->json, "text",
                  "the log has reached its maximum size; later events are dropped");
     gf_journal_end(line);
@@ -248,13 +253,13 @@ struct gf_line *gf_journal_begin(const char *event)
  * Decides whether a pause of the process caused the stall. Only the writer thread detects pauses,
  * and it detects no pauses of child processes.
  */
-static void settle_finding(struct gf_line *line)
+static void settle_finding(struct gf_line_message *line)
 {
     struct gf_finding *finding = &line->finding;
     const enum gf_cause counted = finding->cause;
 
     if (!finding->may_be_pause || line->pid != getpid() ||
-        journal_slots()->writer_thread != syscall(SYS_gettid))
+        journal_slots()->sums->writer_thread != syscall(SYS_gettid))
         return;
     gf_pause_check(); /* A pause may have ended just now and may not be recorded yet. */
     switch (gf_pause_in(line->start_ns, line->end_ns)) {
@@ -273,7 +278,7 @@ static void settle_finding(struct gf_line *line)
 }
 
 /* Formats the end of a line, which is known only when the line is written. */
-static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL])
+static size_t format_tail(struct gf_line_message *line, uint64_t dropped, char tail[TAIL])
 {
     const struct gf_finding *finding = &line->finding;
     size_t at = 0;
@@ -292,15 +297,17 @@ static size_t format_tail(struct gf_line *line, uint64_t dropped, char tail[TAIL
  * Appends the line. The first line after a torn one begins with a line feed. If only a part of the
  * line is written, a line feed is appended at once, because the error of that call tells why.
  */
-static int append_line(const struct gf_line *line, size_t length)
+static int append_line(const struct gf_line_message *line, const char *text, size_t length)
 {
-    bool *const torn = &journal_slots()->torn;
-    const bool after_torn = __atomic_exchange_n(torn, false, __ATOMIC_RELAXED);
+    unsigned char *const torn = &journal_slots()->sums->torn;
+    const bool after_torn = __atomic_exchange_n(torn, 0, __ATOMIC_RELAXED) != 0;
     const size_t whole = after_torn + length;
-    ssize_t written = gf_log_file_append(line->pid, "\n", after_torn, line->text, length);
+    ssize_t written = gf_log_file_append(line->pid, "\n", after_torn, text, length);
 
-    if (written > 0)
-        __atomic_fetch_add(&journal_slots()->written, written, __ATOMIC_RELAXED);
+    if (written > 0) {
+        __atomic_fetch_add(&journal_slots()->sums->written, written, __ATOMIC_RELAXED);
+        gf_add_relaxed(&appended, (uint64_t)written);
+    }
     if (written == (ssize_t)whole)
         return 0;
     const bool in_part = written > 0;
@@ -323,43 +330,49 @@ static void warn_of_failure(void)
             gf_output_reason(error));
 }
 
-static void handle_failure(const struct gf_line *line, int error)
+static void handle_failure(const struct gf_line_message *line, int error)
 {
     if (line->header && line->pid == getpid())
         gf_store_relaxed(&has_header, false);
     if (line->last)
-        __atomic_store_n(&journal_slots()->ended, false, __ATOMIC_RELAXED);
+        __atomic_store_n(&journal_slots()->sums->ended, 0, __ATOMIC_RELAXED);
     gf_line_slots_count_dropped(journal_slots());
     gf_store_relaxed(&failure, error);
-    if (journal_slots()->writer_thread != syscall(SYS_gettid))
+    if (journal_slots()->sums->writer_thread != syscall(SYS_gettid))
         warn_of_failure();
 }
 
-static void write_line(struct gf_line *line)
+static void write_line(const struct gf_line *line)
 {
     char tail[TAIL];
+    struct gf_line_message message;
     const uint64_t dropped = gf_line_slots_report(journal_slots());
-    const size_t length = format_tail(line, dropped, tail), at = line->json.at;
     int error = -ENOSPC;
 
-    if (at + length <= sizeof(line->text)) {
-        memcpy(line->text + at, tail, length);
-        error = append_line(line, at + length);
+    gf_line_slots_read(line, &message);
+    const size_t length = format_tail(&message, dropped, tail), at = message.length;
+    if (at + length <= sizeof(line->slot->text) && gf_load_relaxed(&appended) < APPENDED_MOST) {
+        memcpy(line->slot->text + at, tail, length);
+        error = append_line(&message, line->slot->text, at + length);
     }
     if (error) {
         gf_line_slots_unreport(journal_slots(), dropped);
-        handle_failure(line, error);
+        handle_failure(&message, error);
     }
 }
 
-/* A thread whose line hangs writes the others, too, once it continues. */
+/*
+ * A thread whose line hangs writes the others, too, once it continues. Another process may finish lines as
+ * fast as this thread writes them.
+ */
 static void drain_slots(struct gf_line_slots *from)
 {
     struct gf_line *line;
     uint64_t mark;
 
-    while (!gf_line_slots_hang(from, gf_now_ns()) &&
-           (line = gf_line_slots_take(from, gf_now_ns(), &mark))) {
+    for (unsigned left = 2 * SHARED_LINES; left && !gf_line_slots_hang(from, gf_now_ns()) &&
+                                           (line = gf_line_slots_take(from, gf_now_ns(), &mark));
+         left--) {
         write_line(line);
         gf_line_slots_release(line, mark);
     }
@@ -380,7 +393,7 @@ void gf_journal_drain(void)
  */
 static bool is_served(uint64_t now)
 {
-    const struct gf_line_slots *in = journal_slots();
+    const struct gf_line_sums *in = journal_slots()->sums;
     /*
      * A Dekker-style handshake with gf_journal_finish. This thread stores a line, then loads
      * `writer`. gf_journal_finish stores `writer`, then loads the lines.
@@ -388,7 +401,7 @@ static bool is_served(uint64_t now)
     const pid_t process = __atomic_load_n(&in->writer, __ATOMIC_SEQ_CST);
 
     return process && syscall(SYS_tgkill, process, in->writer_thread, SIGURG) == 0 &&
-           !gf_line_slots_overdue(in, now, LATE_NS);
+           !gf_line_slots_overdue(journal_slots(), now, LATE_NS);
 }
 
 void gf_journal_end(struct gf_line *line)
@@ -439,32 +452,39 @@ void gf_journal_event(const char *event, const char *fields)
 
 void gf_journal_count(struct gf_journal_count *ret)
 {
-    ret->lines = __atomic_load_n(&journal_slots()->number, __ATOMIC_RELAXED);
-    ret->dropped = __atomic_load_n(&journal_slots()->dropped, __ATOMIC_RELAXED);
+    ret->lines = __atomic_load_n(&journal_slots()->sums->number, __ATOMIC_RELAXED);
+    ret->dropped = __atomic_load_n(&journal_slots()->sums->dropped, __ATOMIC_RELAXED);
+}
+
+/* A raw system call, because the mmap of another preloaded library may allocate. */
+static void *map_memory(size_t size, int sharing)
+{
+    void *const ret = (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
+                                      sharing | MAP_ANONYMOUS, -1, 0L);
+    return ret == MAP_FAILED ? NULL : ret;
 }
 
 void gf_journal_share(void)
 {
-    const size_t size = sizeof(struct gf_line_slots) + SHARED_LINES * sizeof(struct gf_line);
-    struct gf_line_slots *shared;
+    static struct gf_line_slots shared = {.count = SHARED_LINES};
 
     if (!gf_journal_wanted() || journal_slots() != &own)
         return;
     detect_fork();
-    /* A raw system call, because the mmap of another preloaded library may allocate. */
-    shared = (struct gf_line_slots *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
-                                             MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
-    if (shared == MAP_FAILED)
+    shared.line = map_memory(SHARED_LINES * sizeof(*shared.line), MAP_PRIVATE);
+    shared.sums =
+        map_memory(sizeof(*shared.sums) + SHARED_LINES * sizeof(struct gf_line_slot), MAP_SHARED);
+    if (!shared.line || !shared.sums)
         return;
-    shared->count = SHARED_LINES;
-    shared->line = (struct gf_line *)(shared + 1);
-    shared->number = __atomic_load_n(&own.number, __ATOMIC_RELAXED);
-    shared->due_ns = __atomic_load_n(&own.due_ns, __ATOMIC_RELAXED);
-    shared->written = __atomic_load_n(&own.written, __ATOMIC_RELAXED);
-    shared->dropped = __atomic_load_n(&own.dropped, __ATOMIC_RELAXED);
-    shared->reported = __atomic_load_n(&own.reported, __ATOMIC_RELAXED);
-    shared->torn = __atomic_load_n(&own.torn, __ATOMIC_RELAXED);
-    gf_store_release(&current, shared);
+    for (unsigned i = 0; i < SHARED_LINES; i++)
+        shared.line[i].slot = (struct gf_line_slot *)(shared.sums + 1) + i;
+    shared.sums->number = __atomic_load_n(&own_sums.number, __ATOMIC_RELAXED);
+    shared.sums->due_ns = __atomic_load_n(&own_sums.due_ns, __ATOMIC_RELAXED);
+    shared.sums->written = __atomic_load_n(&own_sums.written, __ATOMIC_RELAXED);
+    shared.sums->dropped = __atomic_load_n(&own_sums.dropped, __ATOMIC_RELAXED);
+    shared.sums->reported = __atomic_load_n(&own_sums.reported, __ATOMIC_RELAXED);
+    shared.sums->torn = __atomic_load_n(&own_sums.torn, __ATOMIC_RELAXED);
+    gf_store_release(&current, &shared);
 }
 
 bool gf_journal_shared(void)
@@ -478,10 +498,10 @@ bool gf_journal_shared(void)
  */
 void gf_journal_serve(void)
 {
-    struct gf_line_slots *const in = journal_slots();
+    struct gf_line_sums *const in = journal_slots()->sums;
     sigset_t wanted;
 
-    if (in == &own)
+    if (in == &own_sums)
         return;
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGURG);
@@ -505,13 +525,13 @@ void gf_journal_finish(void)
     const struct timespec moment = {.tv_nsec = 1000000};
     struct gf_line_slots *const in = journal_slots();
 
-    if (__atomic_load_n(&in->writer, __ATOMIC_RELAXED) != getpid()) {
+    if (__atomic_load_n(&in->sums->writer, __ATOMIC_RELAXED) != getpid()) {
         if (!is_served(gf_now_ns()))
             gf_journal_drain();
         warn_of_failure();
         return;
     }
-    __atomic_store_n(&in->writer, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&in->sums->writer, 0, __ATOMIC_SEQ_CST);
     for (unsigned ms = 0; ms < FINISH_MS && gf_line_slots_unwritten(in); ms++)
         if (ms < WRITER_MS || gf_line_slots_writing(in))
             syscall(SYS_nanosleep, &moment, NULL);

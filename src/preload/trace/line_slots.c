@@ -47,7 +47,7 @@ static int64_t age_of(uint64_t mark, uint64_t now)
 
 static bool change_mark(struct gf_line *line, uint64_t from, uint64_t to)
 {
-    return __atomic_compare_exchange_n(&line->mark, &from, to, false, __ATOMIC_SEQ_CST,
+    return __atomic_compare_exchange_n(&line->slot->mark, &from, to, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 
@@ -74,7 +74,7 @@ struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)
     for (unsigned abandoned = 0; abandoned < 2; abandoned++)
         for (unsigned i = 0; i < slots->count; i++) {
             struct gf_line *line = &slots->line[i];
-            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_RELAXED);
+            const uint64_t mark = __atomic_load_n(&line->slot->mark, __ATOMIC_RELAXED);
             if ((abandoned ? !is_abandoned(mark, now) : state_of(mark) != slot_free) ||
                 !change_mark(line, mark, held_mark))
                 continue;
@@ -87,7 +87,11 @@ struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)
 
 bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint64_t now)
 {
-    __atomic_store_n(&line->number, __atomic_fetch_add(&slots->number, 1, __ATOMIC_RELAXED),
+    struct gf_line_slot *const slot = line->slot;
+
+    line->message.length = line->json.at;
+    slot->message = line->message;
+    __atomic_store_n(&slot->number, __atomic_fetch_add(&slots->sums->number, 1, __ATOMIC_RELAXED),
                      __ATOMIC_RELAXED);
     return change_mark(line, held_mark, mark_of(slot_ready, now));
 }
@@ -95,6 +99,16 @@ bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint
 bool gf_line_slots_discard(struct gf_line *line)
 {
     return change_mark(line, held_mark, slot_free);
+}
+
+void gf_line_slots_read(const struct gf_line *line, struct gf_line_message *ret)
+{
+    memcpy(ret, &line->slot->message, sizeof(*ret));
+    __asm__ volatile("" ::: "memory"); /* another process may change what the slot has */
+    ret->length = gf_min(ret->length, sizeof(line->slot->text));
+    if (ret->finding.cause >= GF_CAUSE_COUNT || ret->finding.without_pause >= GF_CAUSE_COUNT)
+        ret->finding.cause = ret->finding.without_pause = gf_cause_unknown;
+    ret->finding.text[sizeof(ret->finding.text) - 1] = '\0';
 }
 
 struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, uint64_t *ret_mark)
@@ -106,8 +120,8 @@ struct gf_line *gf_line_slots_take(struct gf_line_slots *slots, uint64_t now, ui
         first = NULL;
         for (unsigned i = 0; i < slots->count; i++) {
             struct gf_line *line = &slots->line[i];
-            const uint64_t mark = __atomic_load_n(&line->mark, __ATOMIC_SEQ_CST);
-            const uint64_t number = __atomic_load_n(&line->number, __ATOMIC_RELAXED);
+            const uint64_t mark = __atomic_load_n(&line->slot->mark, __ATOMIC_SEQ_CST);
+            const uint64_t number = __atomic_load_n(&line->slot->number, __ATOMIC_RELAXED);
             if (state_of(mark) == slot_ready && (!first || number < first_number)) {
                 first = line;
                 first_mark = mark;
@@ -129,7 +143,7 @@ bool gf_line_slots_overdue(const struct gf_line_slots *slots, uint64_t now, uint
     bool late = false;
 
     for (unsigned i = 0; i < slots->count; i++) {
-        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_RELAXED);
+        const uint64_t mark = __atomic_load_n(&slots->line[i].slot->mark, __ATOMIC_RELAXED);
         if (state_of(mark) == slot_taken && !is_abandoned(mark, now))
             return false;
         late =
@@ -143,7 +157,7 @@ bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now)
     gf_keep_errno();
 
     for (unsigned i = 0; i < slots->count; i++) {
-        const uint64_t mark = __atomic_load_n(&slots->line[i].mark, __ATOMIC_SEQ_CST);
+        const uint64_t mark = __atomic_load_n(&slots->line[i].slot->mark, __ATOMIC_SEQ_CST);
         if (state_of(mark) == slot_taken && age_of(mark, now) > HANGS_MS &&
             syscall(SYS_tgkill, getpid(), thread_of(mark), 0) == 0)
             return true;
@@ -154,7 +168,7 @@ bool gf_line_slots_hang(const struct gf_line_slots *slots, uint64_t now)
 static bool has_state(const struct gf_line_slots *slots, unsigned state)
 {
     for (unsigned i = 0; i < slots->count; i++)
-        if (state_of(__atomic_load_n(&slots->line[i].mark, __ATOMIC_SEQ_CST)) == state)
+        if (state_of(__atomic_load_n(&slots->line[i].slot->mark, __ATOMIC_SEQ_CST)) == state)
             return true;
     return false;
 }
@@ -171,39 +185,40 @@ bool gf_line_slots_unwritten(const struct gf_line_slots *slots)
 
 bool gf_line_slots_full(const struct gf_line_slots *slots)
 {
-    return __atomic_load_n(&slots->written, __ATOMIC_RELAXED) > SIZE_MOST;
+    return __atomic_load_n(&slots->sums->written, __ATOMIC_RELAXED) > SIZE_MOST;
 }
 
 bool gf_line_slots_within_rate(struct gf_line_slots *slots, uint64_t now)
 {
-    uint64_t due = __atomic_load_n(&slots->due_ns, __ATOMIC_RELAXED), next;
+    uint64_t due = __atomic_load_n(&slots->sums->due_ns, __ATOMIC_RELAXED), next;
 
     do {
         if (due > now + BURST_NS)
             return false;
         next = gf_max(due, now) + INTERVAL_NS;
-    } while (!__atomic_compare_exchange_n(&slots->due_ns, &due, next, true, __ATOMIC_RELAXED,
+    } while (!__atomic_compare_exchange_n(&slots->sums->due_ns, &due, next, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return true;
 }
 
 void gf_line_slots_count_dropped(struct gf_line_slots *slots)
 {
-    __atomic_fetch_add(&slots->dropped, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&slots->sums->dropped, 1, __ATOMIC_RELAXED);
 }
 
 uint64_t gf_line_slots_report(struct gf_line_slots *slots)
 {
-    uint64_t reported = __atomic_load_n(&slots->reported, __ATOMIC_RELAXED), all;
+    uint64_t reported = __atomic_load_n(&slots->sums->reported, __ATOMIC_RELAXED), all;
 
     do
-        all = __atomic_load_n(&slots->dropped, __ATOMIC_RELAXED);
-    while (all > reported && !__atomic_compare_exchange_n(&slots->reported, &reported, all, true,
-                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        all = __atomic_load_n(&slots->sums->dropped, __ATOMIC_RELAXED);
+    while (all > reported &&
+           !__atomic_compare_exchange_n(&slots->sums->reported, &reported, all, true,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     return all > reported ? all - reported : 0;
 }
 
 void gf_line_slots_unreport(struct gf_line_slots *slots, uint64_t count)
 {
-    __atomic_fetch_sub(&slots->reported, count, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&slots->sums->reported, count, __ATOMIC_RELAXED);
 }

@@ -26,34 +26,58 @@ struct gf_capture {
     _Alignas(16) unsigned char scratch[GF_UNWIND_SCRATCH];
 };
 
-struct gf_line {
+/* What the writer of a line needs to know. */
+struct gf_line_message {
+    pid_t pid;
+    unsigned char header;
+    unsigned char last;        /* not 0: the line is the event `full` */
+    unsigned char found;       /* not 0: the line ends with the cause of a stall, from `finding` */
+    uint64_t start_ns, end_ns; /* begin and end of the stall */
+    size_t length;             /* of the text */
+    struct gf_finding finding;
+};
+
+/*
+ * Processes may share slots and sums. One of them may have given up its privileges, and run any code. So they
+ * have no pointers, and numbers of them are checked before they are used.
+ */
+struct gf_line_slot {
     uint64_t mark;   /* the slot's state, holder and time of the last change: see line_slots.c */
     uint64_t number; /* lines are written in the order of their numbers */
-    pid_t pid;
-    uint64_t made_ns;
-    uint64_t start_ns, end_ns; /* begin and end of the stall */
-    bool header;
-    bool last;  /* true: the line is the event `full` */
-    bool found; /* the line ends with the cause of a stall, from `finding` */
-    struct gf_finding finding;
-    struct gf_json json;
-    struct gf_capture capture; /* used by the thread that formats the line */
+    struct gf_line_message message;
     char text[GF_LINE_SLOTS_LINE];
 };
 
-struct gf_line_slots {
+struct gf_line_sums {
     _Alignas(16) pid_t writer; /* id of the writer thread's process; 0: no writer */
     pid_t writer_thread;
     uint64_t number;
-    uint64_t due_ns;   /* for the rate limit (gf_line_slots_within_rate) */
-    uint64_t written;  /* in bytes */
-    uint64_t dropped;  /* number of lines that were not written, for any reason */
-    uint64_t reported; /* number of dropped lines that the log has reported */
-    bool ended;        /* the event `full` was begun */
-    bool torn;         /* the last write was incomplete, so the next one begins with a newline */
-    unsigned count;
-    struct gf_line *line; /* at the same address in every process that shares the slots */
+    uint64_t due_ns;     /* for the rate limit (gf_line_slots_within_rate) */
+    uint64_t written;    /* in bytes */
+    uint64_t dropped;    /* number of lines that were not written, for any reason */
+    uint64_t reported;   /* number of dropped lines that the log has reported */
+    unsigned char ended; /* the event `full` was begun */
+    unsigned char torn;  /* the last write was incomplete, so the next one begins with a newline */
 };
+
+/* A slot in a process, for the thread that formats the line. */
+struct gf_line {
+    struct gf_line_slot *slot;
+    uint64_t made_ns;
+    struct gf_line_message
+        message; /* gf_line_slots_ready copies it, with json's length, to the slot */
+    struct gf_json json;
+    struct gf_capture capture;
+};
+
+struct gf_line_slots {
+    unsigned count;
+    struct gf_line_sums *sums;
+    struct gf_line *line;
+};
+
+/* Copies what the slot's holder has stored, with valid numbers. */
+void gf_line_slots_read(const struct gf_line *line, struct gf_line_message *ret);
 
 /*
  * Assigns a slot to the calling thread: a free slot, or one whose holder has ended. Returns NULL if

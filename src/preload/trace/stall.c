@@ -143,10 +143,10 @@ static bool log_stall(const char *call, const struct gf_evidence *evidence,
     if (!line)
         return false;
     struct gf_json *json = &line->json;
-    line->start_ns = slow->start_ns;
-    line->end_ns = slow->end_ns;
-    line->found = true;
-    line->finding = *finding;
+    line->message.start_ns = slow->start_ns;
+    line->message.end_ns = slow->end_ns;
+    line->message.found = true;
+    line->message.finding = *finding;
     gf_json_text(json, "call", call);
     if (slow->size)
         gf_json_size(json, "size", slow->size);
