@@ -132,8 +132,7 @@ struct gf_pieces {
     void (*done)(struct gf_pieces *job);
 
     /* The pool sets these members. */
-    bool
-        alone; /* no helper works on the job, because the owner is a real-time thread or a handler */
+    bool alone; /* no helper works on the job: its owner is a real-time thread or a handler */
     struct gf_pieces *before, *after;
     uint32_t pkru;                      /* the owner's protection key rights, which helpers adopt */
     struct gf_eventcount events;        /* notifies the owner */
