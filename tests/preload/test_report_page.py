@@ -68,7 +68,7 @@ def job(ranks):
 
 
 def test_names_of_the_static_part(page):
-    """Each element that can be focused, and each section, has a name; references have a target; an id stands once."""
+    """Each element that can be focused has a name; references have a target; an id stands once."""
     found = Page(page(LOG))
     ids = [attrs["id"] for _, attrs, _, _ in found.all if "id" in attrs]
     assert len(ids) == len(set(ids)) and not found.open
@@ -77,8 +77,9 @@ def test_names_of_the_static_part(page):
     for tag, attrs, text, _ in found.all:
         for reference in ("aria-labelledby", "aria-describedby"):
             assert reference not in attrs or attrs[reference] in ids, attrs
-        if tag in ("button", "select", "canvas", "section", "nav") or "tabindex" in attrs:
-            assert text.strip() or attrs.get("aria-label") or attrs.get("aria-labelledby") or attrs.get("id") in filled, (tag, attrs)
+        if tag in ("button", "select", "canvas", "nav") or "tabindex" in attrs:
+            assert text.strip() or attrs.get("aria-label") or attrs.get("id") in filled, (tag, attrs)
+        assert tag != "section" or set(attrs) == {"id"}, "a section with a name is a landmark: its title is spoken twice"
 
 
 def modelled(page_text, tmp_path):
@@ -103,6 +104,9 @@ def test_names_of_what_the_script_makes(page, tmp_path, ranks):
     told, made = modelled(page(*job(ranks)), tmp_path)
     assert re.match(r"rank .*(: steps: 4 steps drawn in this part, 1 of more than twice the median, the longest 7 s|closed)$", told), told
     count = collections.Counter(tag for tag, *_ in made)
+    ids = [attrs["id"] for _, attrs, *_ in made if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert any(attrs.get("aria-level") == "3" for _, attrs, *_ in made)
     for tag, attrs, text, around, children in made:
         if tag == "th":
             assert attrs.get("scope") == ("col" if "thead" in around else "row"), (attrs, text)
@@ -110,6 +114,10 @@ def test_names_of_what_the_script_makes(page, tmp_path, ranks):
             assert children[0] == "caption", text
         elif tag == "li" and "bars" in around:
             assert children == ["span", "div", "span"], text  # a screen reader skips the bar
+        elif tag == "a":
+            assert "li" in around, text  # otherwise Orca says at each link that it is in the navigation
+        elif attrs.get("role") == "tree":
+            assert children and set(children) == {"button"}, attrs
         if tag in ("button", "select") or "tabindex" in attrs:
             assert attrs.get("aria-label") or text.strip(), (tag, attrs)
             assert "title" not in attrs, "a screen reader reads it as a second name"
