@@ -40,7 +40,7 @@ global.matchMedia = () => ({});
 (0, eval)(input.script);
 /* What keys and clicks do must not fail either. */
 const key = name => ({key: name, preventDefault() {}});
-["ArrowUp", "Enter", "+", "-", "ArrowLeft", "Escape", "ArrowDown", "ArrowDown"].forEach(name => byId.chart.onkeydown(key(name)));
+["ArrowUp", "Enter", "+", "-", "ArrowLeft", "Escape", "ArrowDown", "ArrowDown", "ArrowDown", "+", "+"].forEach(name => byId.chart.onkeydown(key(name)));
 const told = byId.told.textContent;
 byId.icicle.children.slice(0, 3).forEach(frame => ["ArrowDown", "ArrowRight", "Escape"].forEach(name => frame.onkeydown(key(name))));
 byId["icicle-stalls"].onclick();
