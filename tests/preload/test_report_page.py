@@ -57,7 +57,7 @@ def idle_report(rank):
 
 def job(ranks):
     """Logs and reports of a job in which each table and picture of the page has a row."""
-    made = [json.dumps(DOCTOR)]
+    made = [DOCTOR]
     for rank in range(ranks):
         pid = 7 + rank
         made += [process(pid, rank) + stall(10, 4000 + rank, pid=pid) + stall(20, 2000, "lock", "collate", pid=pid) +
@@ -107,6 +107,7 @@ def test_names_of_what_the_script_makes(page, tmp_path, ranks):
     count = collections.Counter(tag for tag, *_ in made)
     ids = [attrs["id"] for _, attrs, *_ in made if "id" in attrs]
     assert len(ids) == len(set(ids))
+    assert any(tag == "td" and text == "memlock" for tag, _, text, *_ in made), "no findings of the doctor"
     rows = {attrs.get("id") for _, attrs, *_ in made if attrs.get("role") == "treeitem"}
     assert len(rows) > 1 and any(attrs.get("aria-level") == "3" for _, attrs, *_ in made)
     for tag, attrs, text, around, children in made:
