@@ -134,3 +134,4 @@ def test_a_page_without_data_has_no_empty_section(page, tmp_path):
     for tag, attrs, text, *_ in modelled(page(process()), tmp_path)[1]:
         if tag == "section":
             assert text or "hidden" in attrs, attrs
+        assert attrs.get("id") != "icicle" or "hidden" in attrs
