@@ -7,7 +7,6 @@
 
 #include <linux/futex.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/single_threaded.h>
 
 #define STACK ((size_t)512 << 10)
@@ -21,14 +20,6 @@
 #define FLAGS                                                                                      \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
-
-/*
- * All signals, except those that the thread's own faults raise, and except SIGSYS, by which a
- * seccomp filter may call a handler of the program.
- */
-#define BIT(signal) (UINT64_C(1) << ((signal)-1))
-#define BLOCKED                                                                                    \
-    (~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) | BIT(SIGSYS)))
 
 struct call {
     void (*work)(void *closure);
@@ -137,7 +128,7 @@ static void await_end(struct call *call, long tid)
 
 static void run_on_thread(struct call *call)
 {
-    const uint64_t blocked = BLOCKED;
+    const uint64_t blocked = GF_SIGNALS_BLOCKED;
     uint64_t before;
     char *stack = gf_scratch_take(STACK);
 
@@ -206,7 +197,7 @@ static bool await_done(struct request *request)
 
 static bool run_on_server(struct server *server, struct call *call)
 {
-    const uint64_t blocked = BLOCKED;
+    const uint64_t blocked = GF_SIGNALS_BLOCKED;
     uint64_t before;
     bool done = false;
 

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST (40 * MIB)
@@ -172,6 +174,34 @@ static void threads(void)
     kit_join();
 }
 
+static CUdeviceptr device;
+static unsigned char small[128 << 10];
+
+static void copy_in_handler(int number)
+{
+    (void)number;
+    WANT(cu.cuMemcpyHtoD_v2(device, small, sizeof small) == CUDA_SUCCESS);
+}
+
+/* The handler calls the driver while the interrupted copy may wait for it, at changing times. */
+static void handler(void)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
+    const struct sigaction action = {.sa_handler = copy_in_handler, .sa_flags = SA_RESTART};
+    timer_t timer;
+
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    device = kit_device(sizeof small);
+    sigaction(SIGUSR1, &action, NULL);
+    WANT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    for (int i = 0; i < 600; i++) {
+        const struct itimerspec once = {.it_value.tv_nsec = 1 + rand() % 10000};
+        timer_settime(timer, 0, &once, NULL);
+        tensor_copy(pinned, source, 4 * MIB);
+    }
+    printf("copies in handlers: %d\n", memcmp(pinned, source, 4 * MIB));
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -179,7 +209,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tests[] = {{"bytes", bytes},     {"pageable", pageable}, {"truncated", truncated},
                  {"left", left},       {"barrier", barrier},   {"forked", forked},
-                 {"threads", threads}, {"protected", bytes},   {"old-kernel", bytes}};
+                 {"threads", threads}, {"protected", bytes},   {"old-kernel", bytes},
+                 {"handler", handler}};
 
     if (argc < 4)
         return 64;

@@ -24,7 +24,7 @@ def counts(run, tmp_path, what="bytes", **environment):
     return json.loads(report.read_text())["transfers"]["parallel_memcpy"]
 
 
-@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected", "old-kernel"])
+@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected", "old-kernel", "handler"])
 def test_as_natively(run, tmp_path, what):
     same(run, tmp_path, what)
 

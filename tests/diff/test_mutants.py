@@ -128,13 +128,13 @@ def mapped(what, *more):
 
 
 @functools.cache
-def loads(what):
+def loads(what, **environment):
     """Copies of a library like safetensors into pinned memory."""
     def notices(run, mutant):
         with tempfile.TemporaryDirectory(dir=APPS) as folder:
             command = [APPS / "loads", what, folder, LIBRARY]
             plain = run(*command, sim=True, preload=False)
-            return outcome(run, mutant, *command, **HELPED) != (plain.returncode, plain.stdout)
+            return outcome(run, mutant, *command, **{**HELPED, **environment}) != (plain.returncode, plain.stdout)
     return as_installed(notices)
 
 
@@ -240,6 +240,8 @@ MUTANTS = {
     "reads_any_descriptor": filereads("unshared"),
     "helps_handlers": by_chance(lambda run, mutant: any(
         filereads("copying-handler", GPUFEED_STAGE_MIN=65536, KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 10))),
+    "takes_signals_in_queries": by_chance(lambda run, mutant: any(
+        loads("handler", KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 20))),
     "leaves_hurried_owners": filereads("hurried", KIT_ALARM=30),
     "moves_bytes": by_chance(as_installed(lambda run, mutant: any(filereads("moved")(run, mutant) for _ in range(5)))),
     "repeats_a_piece": pins("batches"),

@@ -12,6 +12,7 @@
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
+#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <limits.h>
@@ -110,41 +111,40 @@ static bool may_share(const struct gf_context *context, const struct host_copy *
            (copy->guarded ? may_guard(context, copy->to) : gf_populate_is_possible());
 }
 
-/*
- * Returns how many bytes were copied from the start. The caller copies the other bytes, so that
- * faults occur on its thread.
- */
-static size_t copy_shared(const struct gf_context *context, char *to, const char *from,
-                          size_t bytes)
+/* Whether the copy may be shared. Sets what the job needs. */
+static bool prepare_copy(struct gf_context *context, struct host_copy *copy)
 {
-    struct host_copy copy = {.job = {.work = copy_piece},
-                             .to = to,
-                             .from = from,
-                             .bytes = bytes,
-                             .guarded = gf_faults_are_handled(),
-                             .io_priority = gf_io_priority_get(),
-                             .caller = &here};
-
+    copy->guarded = gf_faults_are_handled();
+    copy->io_priority = gf_io_priority_get();
     gf_prepare_helpers(context->pool, gf_when_now);
-    if (!may_share(context, &copy))
-        return 0;
-    const uint64_t failed = gf_pool_run(context->pool, &copy.job,
-                                        (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE);
-    return failed == GF_PIECE_NONE ? bytes : piece_start(failed);
+    return may_share(context, copy);
 }
 
+/*
+ * Returns how many bytes were copied from the start. The caller copies the other bytes, so that
+ * faults occur on its thread. A handler may call the driver natively, so signals wait until the
+ * driver was queried: it may hold a lock for the query.
+ */
 static size_t copy_in_context(char *to, const char *from, size_t bytes)
 {
-    size_t done = 0;
+    struct host_copy copy = {
+        .job = {.work = copy_piece}, .to = to, .from = from, .bytes = bytes, .caller = &here};
+    const uint64_t blocked = GF_SIGNALS_BLOCKED,
+                   pieces = (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
+    uint64_t before, failed = 0;
     int state;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
     struct gf_context *context = gf_context_enter();
-    if (context) {
-        done = copy_shared(context, to, from, bytes);
+    const bool shares = context && prepare_copy(context, &copy);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+    if (shares && gf_import_owner_is_here()) /* a handler may have forked */
+        failed = gf_pool_run(context->pool, &copy.job, pieces);
+    if (context)
         gf_context_leave(context);
-    }
     pthread_setcancelstate(state, NULL);
+    const size_t done = failed == GF_PIECE_NONE ? bytes : piece_start(failed);
     if (done) {
         gf_add_relaxed(&calls, 1);
         gf_add_relaxed(&copied, done);
