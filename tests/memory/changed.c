@@ -114,6 +114,16 @@ static void replaced(void)
     passed("replaced");
 }
 
+/* If the CPU has no protection keys, the block is unchanged. */
+static void protect_by_key(char *block, size_t size)
+{
+    const int key = pkey_alloc(0, 0);
+    if (key >= 0)
+        need(pkey_mprotect(block, size, PROT_READ | PROT_WRITE, key) == 0 &&
+                 pkey_set(key, PKEY_DISABLE_WRITE) == 0,
+             "a key");
+}
+
 static void change_whole(char *block, size_t size, int file, int way)
 {
     const int all = PROT_READ | PROT_WRITE, over = MAP_FIXED | MAP_SHARED;
@@ -130,8 +140,11 @@ static void change_whole(char *block, size_t size, int file, int way)
     case 3:
         need(mprotect(block, size, PROT_READ) == 0, "mprotect");
         break;
-    default:
+    case 4:
         need(madvise(block, size, MADV_DONTFORK) == 0, "madvise");
+        break;
+    default:
+        protect_by_key(block, size);
     }
 }
 
@@ -204,7 +217,7 @@ static void grow_code(size_t size)
 static void grown(void)
 {
     mallopt(M_MMAP_THRESHOLD, MIB); /* so that glibc maps each of the blocks */
-    for (int way = 0; way < 5; way++) {
+    for (int way = 0; way < 6; way++) {
         grow_changed(way, 9 * MIB);
         grow_changed(way, 40 * MIB);
     }

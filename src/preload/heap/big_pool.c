@@ -156,8 +156,9 @@ static void make_plain(uintptr_t start, size_t before, size_t after)
     if (gf_permit_sealed())
         return;
     syscall(SYS_madvise, start, after, MADV_DOFORK);
-    if (!is_writable(start))
-        syscall(SYS_mprotect, start, after, PROT_READ | PROT_WRITE);
+    if (!is_writable(start) &&
+        syscall(SYS_pkey_mprotect, start, after, PROT_READ | PROT_WRITE, 0) != 0)
+        syscall(SYS_mprotect, start, after, PROT_READ | PROT_WRITE); /* no protection keys */
     replace_foreign(start, before, after);
 }
 
