@@ -106,6 +106,18 @@ void gf_kept_file_open(struct gf_kept_file *file)
     atomic_flag_clear_explicit(&file->opening, memory_order_release);
 }
 
+void gf_kept_file_close_in_child(struct gf_kept_file *file)
+{
+    gf_keep_errno();
+    const struct stat wanted = {.st_dev = gf_load_relaxed(&file->device),
+                                .st_ino = gf_load_relaxed(&file->inode)};
+    const int fd = gf_load_acquire(&file->fd);
+
+    if (fd >= 0 && !gf_permit_sealed() && is_file(fd, &wanted))
+        syscall(SYS_close, fd);
+    gf_store_relaxed(&file->fd, -1);
+}
+
 struct replacement {
     const char *path, *bytes; /* bytes: NULL to remove the file */
     size_t length;

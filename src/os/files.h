@@ -35,6 +35,9 @@ struct gf_kept_file {
  */
 void gf_kept_file_open(struct gf_kept_file *file);
 
+/* Closes the descriptor of a file of /proc/self in a forked child, to which it would show the parent. */
+void gf_kept_file_close_in_child(struct gf_kept_file *file);
+
 /*
  * Returns the descriptor if it still refers to the file that was opened, otherwise -1. Unless
  * `everywhere` is set, returns -1 in a forked child, because an open file of /proc/self describes

@@ -7,6 +7,7 @@
 #include "os/permit.h"
 #include "os/procfs.h"
 
+#include <pthread.h>
 #include <sys/uio.h>
 
 /* The file through which memory is read if a sandbox forbids process_vm_readv. */
@@ -68,14 +69,24 @@ size_t gf_safe_read_some(uintptr_t address, void *ret, size_t size)
     return got < 0 ? 0 : (size_t)got;
 }
 
+/* A child that gives up its rights would keep the one to read its parent's memory. */
+static void memory_in_child(void)
+{
+    gf_kept_file_close_in_child(&memory);
+}
+
 void gf_safe_read_start(void)
 {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
     gf_keep_errno();
     char byte = 0;
 
     read_by_call((uintptr_t)&byte, &byte, sizeof(byte));
-    if (gf_load_relaxed(&reading_is_refused))
-        gf_kept_file_open(&memory);
+    if (!gf_load_relaxed(&reading_is_refused))
+        return;
+    if (!atomic_flag_test_and_set_explicit(&registered, memory_order_relaxed))
+        pthread_atfork(NULL, NULL, memory_in_child);
+    gf_kept_file_open(&memory);
 }
 
 /* A page of the system may be larger; its size is then a multiple of this. */

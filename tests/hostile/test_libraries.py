@@ -95,7 +95,8 @@ static void scribble(int byte, time_t until) {
     int count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     while (count < 64 && fgets(line, sizeof(line), maps))
-        if (strstr(line, "rw-s") && strstr(line, "/dev/zero") && sscanf(line, "%p-%p", (void **)&start[count], (void **)&end[count]) == 2) count++;
+        if (strstr(line, "gpufeed-live")) _exit(2);
+        else if (strstr(line, "rw-s") && strstr(line, "/dev/zero") && sscanf(line, "%p-%p", (void **)&start[count], (void **)&end[count]) == 2) count++;
     if (!getuid() && (setgid(65534) || setuid(65534))) _exit(1);
     while (time(0) < until)
         for (int i = 0; i < count; i++) memset(start[i], byte, end[i] - start[i]);
@@ -106,6 +107,7 @@ int main(int argc, char **argv) {
     *(void **)&init = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
     if (init(0)) return 1;
     stall(5);
+    usleep(500000); /* GPUFEED_LIVE makes its file meanwhile */
     const time_t until = time(0) + 2;
     const pid_t child = fork();
     if (!child) scribble(atoi(argv[1]), until);
@@ -122,5 +124,52 @@ def test_a_child_that_fills_shared_memory(run, compile_c, tmp_path, byte):
     """Of the parent, it changes counts and lines of the log at most."""
     program = compile_c(SCRIBBLES, "-fno-builtin", "-ldl")
     for preload in (False, True):
-        done = run(program, str(byte), preload=preload, LD_LIBRARY_PATH=SIM_DIR, GPUFEED_LOG=tmp_path / "%p.log", GPUFEED_STALL_US=1, timeout=60)
+        done = run(program, str(byte), preload=preload, LD_LIBRARY_PATH=SIM_DIR, GPUFEED_LOG=tmp_path / "%p.log", GPUFEED_STALL_US=1,
+                   GPUFEED_LIVE="on", timeout=60)
         assert done.returncode == 0 and done.stdout == "done\n", done
+
+
+# Its child looks for a descriptor of its parent's memory.
+LOOKS = r"""
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {4, filter};
+    char path[64], target[256];
+    int status;
+    if (argc == 1) {
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 1;
+        execl(argv[0], argv[0], "filtered", (char *)0);
+        return 1;
+    }
+    free(malloc(100));
+    const pid_t child = fork();
+    for (int fd = 3; !child && fd < 65536; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(path, target, sizeof(target) - 1);
+        if (length > 4 && !memcmp(target + length - 4, "/mem", 4)) _exit(2);
+    }
+    if (!child) _exit(0);
+    return waitpid(child, &status, 0) != child || status;
+}
+"""
+
+
+def test_a_descriptor_of_the_parents_memory(run, compile_c, tmp_path):
+    """Without process_vm_readv, the library reads stacks by /proc/self/mem. In a child, this file would show later memory of the parent."""
+    program = compile_c(LOOKS)
+    for preload in (False, True):
+        done = run(program, preload=preload, GPUFEED_LOG=tmp_path / "%p.log", GPUFEED_STALL_US=1)
+        assert done.returncode == 0, done

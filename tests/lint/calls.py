@@ -30,7 +30,7 @@ PERMITTED = {
     "src/config/generate.c": {"descriptors": "a program of the build"},
     "src/engine/gputime/waits.c": {"descriptors": "compares the numbers of system calls; makes none of them"},
     "src/engine/process/intervals.c": {"pages": OWN},
-    "src/engine/process/output.c": {"descriptors": "after gf_own_table_leave, in the thread's own table"},
+    "src/engine/process/output.c": {"descriptors": "after gf_own_table_leave, in the thread's own table", "pages": OWN},
     "src/engine/process/start_options.c": {
         "descriptors": "keeps a loaded library by its path, which opens no file; on the library's thread, when the engine starts",
     },

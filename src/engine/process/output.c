@@ -325,7 +325,10 @@ static struct gf_live_header *map_file(void)
     if (fd < 0 || ftruncate(fd, (off_t)FILE_BYTES))
         return NULL;
     void *const file = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return file == MAP_FAILED ? NULL : file;
+    if (file == MAP_FAILED)
+        return NULL;
+    madvise(file, FILE_BYTES, MADV_DONTFORK); /* a child may run code of others */
+    return file;
 }
 
 /*
