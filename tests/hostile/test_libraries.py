@@ -93,6 +93,11 @@ static void stall(int times) { while (times--) { char *block = calloc(1, 3 << 20
 static void scribble(int byte, time_t until) {
     char line[512], *start[64], *end[64];
     int count = 0;
+    for (int fd = 950; fd < 65536; fd++) { /* the simulated driver has files below */
+        snprintf(line, 64, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(line, line + 64, 400);
+        if (length > 5 && !memcmp(line + 64 + length - 5, "/maps", 5)) _exit(3);
+    }
     FILE *maps = fopen("/proc/self/maps", "r");
     while (count < 64 && fgets(line, sizeof(line), maps))
         if (strstr(line, "gpufeed-live")) _exit(2);

@@ -5,6 +5,7 @@
 #include "os/files.h"
 #include "os/permit.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -55,8 +56,17 @@ struct procmap_query {
 
 static struct gf_kept_file maps = GF_KEPT_FILE("/proc/thread-self/maps");
 
+static void maps_in_child(void)
+{
+    gf_kept_file_close_in_child(&maps);
+}
+
 void gf_vma_query_start(void)
 {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set_explicit(&registered, memory_order_relaxed))
+        pthread_atfork(NULL, NULL, maps_in_child);
     gf_kept_file_open(&maps);
 }
 
