@@ -169,8 +169,9 @@ def test_page_survives_impossible_activity(written, change):
         assert all(0 <= number < 1e12 for span in lane.get("spans", []) for number in span), lane
 
 
-def test_page_has_the_doctors_findings(written):
-    text = written("html", LOG, DOCTOR)
+@pytest.mark.parametrize("doctor", [DOCTOR, json.dumps(DOCTOR) + "\n"], ids=["indented", "line"])
+def test_page_has_the_doctors_findings(written, doctor):
+    text = written("html", LOG, doctor)
     data = json.loads(Page(text).data)
     doctor, = data["doctors"]
     assert doctor["file"].endswith("job/file1") and doctor["well"] == 1

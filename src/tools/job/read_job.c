@@ -54,10 +54,15 @@ static struct gf_span trimmed(struct gf_span line)
     return line;
 }
 
-/* The library writes a report as indented JSON; other tools may write it as one line. */
+/* Reports and findings of the doctor are written as indented JSON; other tools may write them as one line. */
 static bool begins_report(struct gf_span line, const struct gf_event *event)
 {
-    return gf_span_is(line, "{") || (event->started.size && !event->event.size);
+    static const char findings[] = "{\"schema\":";
+
+    return gf_span_is(line, "{") ||
+           (!event->event.size &&
+            (event->started.size || (line.size >= sizeof(findings) &&
+                                     memcmp(line.at, findings, sizeof(findings) - 1) == 0)));
 }
 
 static void note_damage(struct reading *reading, struct state *state)
