@@ -72,9 +72,8 @@ static bool gf_fork_mark_copied(void)
 
 static struct gf_line_slot own_slots[4];
 static struct gf_line_sums own_sums;
-static struct gf_line own_lines[] = {
-    {.slot = own_slots}, {.slot = own_slots + 1}, {.slot = own_slots + 2}, {.slot = own_slots + 3}};
-static struct gf_line_slots own = {GF_ARRAY_LEN(own_lines), &own_sums, own_lines};
+static struct gf_line own_lines[GF_ARRAY_LEN(own_slots)];
+static struct gf_line_slots own = {0, &own_sums, own_lines}; /* none before the log is opened */
 
 /* The slots in use: `own`, or slots that children share. */
 static struct gf_line_slots *_Atomic current = &own;
@@ -98,6 +97,8 @@ void gf_journal_open(const char *path_pattern, char *const *envp, const char *ow
     if (!*path_pattern || opened)
         return;
     opened = true;
+    for (; own.count < GF_ARRAY_LEN(own_lines); own.count++)
+        own_lines[own.count].slot = &own_slots[own.count];
     version = own_version;
     for (size_t i = 0; i < GF_LAUNCH_JOB_VARIABLES; i++) {
         const char *value = gf_launch_variable(envp, gf_launch_job_variables[i]);
