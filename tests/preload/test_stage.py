@@ -344,14 +344,17 @@ assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(byref(context), 0) == cud
 assert cuda.cuMemAlloc_v2(byref(device), c_size_t(SIZE)) == 0
 for _ in range(4):
     assert cuda.cuMemcpyHtoD_v2(device, host, c_size_t(SIZE)) == 0
-before, more = descriptors(), 0
+def in_child():
+    child = os.fork()
+    if not child:
+        os._exit(descriptors())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+before, more = in_child(), 0
 thread = threading.Thread(target=copy)
 thread.start()
 for _ in range(60):
-    child = os.fork()
-    if not child:
-        os._exit(descriptors() != before)
-    more += os.waitpid(child, 0)[1] != 0
+    more += in_child() != before
 over = True
 thread.join()
 print(more)
