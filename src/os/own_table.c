@@ -2,6 +2,7 @@
 #include "os/own_table.h"
 
 #include "base/atomic.h"
+#include "base/loader.h"
 #include "config/startup_env.h"
 #include "os/permit.h"
 
@@ -20,6 +21,15 @@
 #define FLAGS                                                                                      \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |            \
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+
+/* The Java VM and Rust call this function of glibc, too, which no header declares. */
+size_t gf_stack_size(void)
+{
+    size_t (*const least)(const pthread_attr_t *) = gf_libc_function("__pthread_get_minstack");
+    const size_t unit = (size_t)64 << 10;
+
+    return (((size_t)1 << 20) + (least ? least(NULL) : 0) + unit - 1) & ~(unit - 1);
+}
 
 struct call {
     void (*work)(void *closure);

@@ -56,13 +56,15 @@ static inline bool gf_thread_is_only_one(void)
            task.st_nlink == 3;
 }
 
-#define GF_STACK_LEAST ((size_t)1 << 20)
-#define GF_STACK_MOST ((size_t)64 << 20)
+/*
+ * Size of a stack on which a thread of the library has 1 MiB: glibc also puts the thread-local variables of all
+ * libraries into it. A multiple of 64 KiB.
+ */
+size_t gf_stack_size(void);
 
 /*
  * Starts a detached thread by `create`, which has the arguments and results of pthread_create. Its stack counts against
- * RLIMIT_AS and RLIMIT_DATA, and the default size (`ulimit -s`) may be too large or too small. It is larger than
- * GF_STACK_LEAST only if the program's thread-local variables need more. Returns 0 or an errno.
+ * RLIMIT_AS and RLIMIT_DATA, and the default size (`ulimit -s`) may be too large or too small. Returns 0 or an errno.
  */
 static inline int gf_detached_start_by(__typeof__(pthread_create) *create,
                                        void *(*run)(void *closure), void *closure)
@@ -74,11 +76,8 @@ static inline int gf_detached_start_by(__typeof__(pthread_create) *create,
     if (error)
         return error;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    error = EINVAL;
-    for (size_t stack = GF_STACK_LEAST; error == EINVAL && stack <= GF_STACK_MOST; stack *= 2) {
-        pthread_attr_setstacksize(&attr, stack);
-        error = create(&thread, &attr, run, closure);
-    }
+    pthread_attr_setstacksize(&attr, gf_stack_size());
+    error = create(&thread, &attr, run, closure);
     pthread_attr_destroy(&attr);
     return error;
 }

@@ -100,6 +100,29 @@ def test_a_large_default_stack_costs_no_data(run, compile_c, tmp_path):
     assert int(ours.stdout) - int(without.stdout) < 32 << 10, (without, ours)
 
 
+LARGE_TLS = r"""
+#include <stdio.h>
+#include <unistd.h>
+int cuInit(unsigned);
+static __thread volatile char large[KIB << 10];
+int main(void)
+{
+    large[0] = 1;
+    const int error = cuInit(0);
+    usleep(300000);
+    return error;
+}
+"""
+
+
+@pytest.mark.parametrize("kib", (1000, 2030))
+def test_thread_local_variables_leave_room_on_the_librarys_stacks(run, compile_c, tmp_path, kib):
+    """glibc puts the variables into each thread's stack, and refuses a thread only if less than 2 KiB are left."""
+    app = compile_c(LARGE_TLS, f"-DKIB={kib}", f"-L{SIM_DIR}", "-l:libcuda.so.1", name="tls")
+    without, ours = run.both(app, sim=True, GPUFEED_LOG=tmp_path / "log", GPUFEED_LIVE="on")
+    assert (without.returncode, ours.returncode, ours.stderr) == (0, 0, ""), (without, ours)
+
+
 INTERRUPTED = r"""
 #include <signal.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 
 #define HELPERS 6
 #define KIB ((size_t)1 << 10)
-#define STACK (2048 * KIB) /* the next size with enough space for frames */
+#define STACK (2048 * KIB) /* at least, so that frames have 1 MiB */
 
 static __thread volatile unsigned char large[1012 * KIB];
 static pthread_barrier_t written, used, told;

@@ -13,13 +13,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-/*
- * Size of an unused area below each stack. glibc puts the thread-local variables of all libraries
- * into the stack that it is given. If these variables leave little space, the thread's frames can
- * grow into the unused area, which glibc does not use.
- */
-#define STACK_GAP ((size_t)64 << 10)
-
 struct start {
     void *(*run)(void *);
     void *arg;
@@ -52,7 +45,7 @@ static int create_with_policy(const struct start *start, bool explicit_policy, c
     if (error)
         return error;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstack(&attr, stack + STACK_GAP, bytes - STACK_GAP);
+    pthread_attr_setstack(&attr, stack, bytes);
     if (explicit_policy) {
         pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
         pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
@@ -89,33 +82,21 @@ static int create_helper(const struct start *start, char *stack, size_t bytes)
     return error;
 }
 
-/*
- * Maps the stacks and starts the threads. EINVAL: the program's thread-local variables do not fit
- * on a stack of `each` bytes.
- */
-static int start_on_stacks(const struct start *start, unsigned count, size_t each)
+int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
 {
+    const struct start start = {run, arg};
+    const size_t each = gf_stack_size();
     char *stacks = map_stacks(count, each);
     unsigned started = 0;
     int error = errno;
 
     if (!stacks)
         return error;
-    while (started < count && (error = create_helper(start, stacks + started * each, each)) == 0)
+    while (started < count && (error = create_helper(&start, stacks + started * each, each)) == 0)
         started++;
     if (started < count)
         munmap(stacks + started * each, (count - started) * each);
     return started ? 0 : error;
-}
-
-int gf_helpers_start(unsigned count, void *(*run)(void *), void *arg)
-{
-    const struct start start = {run, arg};
-    int error = EINVAL;
-
-    for (size_t each = GF_STACK_LEAST; error == EINVAL && each <= GF_STACK_MOST; each *= 2)
-        error = start_on_stacks(&start, count, each);
-    return error;
 }
 
 /* What helpers inherit from the thread that makes them. */
