@@ -508,8 +508,8 @@ static void copying_handler(void)
     device = kit_device(MIB);
     sigaction(SIGUSR1, &action, NULL);
     WANT(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
-    for (int i = 0; i < 150; i++) {
-        const struct itimerspec once = {.it_value.tv_nsec = 1000 + rand() % 200000};
+    for (int i = 0; i < 400; i++) {
+        const struct itimerspec once = {.it_value.tv_nsec = 1000 + rand() % 30000};
         timer_settime(timer, 0, &once, NULL);
         WANT(library.pread(fd, into, 4 * MIB, 0) == 4 * MIB);
     }

@@ -465,7 +465,12 @@ static void a_handler_runs_jobs(void **state)
         const struct itimerval once = {.it_value.tv_usec = 1 + round % 100};
         setitimer(ITIMER_REAL, &once, NULL);
         while (handled == round)
-            gf_pool_run(pool, &c.job, 1);
+            if (round % 2) {
+                gf_pool_run(pool, &c.job, 1);
+            } else {
+                gf_pool_open(pool, &c.job, 1);
+                gf_pool_close(pool, &c.job);
+            }
     }
     signal(SIGALRM, SIG_DFL);
     assert_int_equal(wrong, 0);

@@ -16,8 +16,7 @@
 
 /*
  * The jobs that the calling thread runs now. A handler of a signal may interrupt the thread and fork.
- * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed. A
- * job that the handler opens gets no helpers, because the thread may hold the pool's lock.
+ * In the child, which has no helpers, each of these jobs then ends as if its first piece had failed.
  */
 
 struct gf_running {
@@ -39,12 +38,6 @@ static void gf_running_end(const struct gf_running *run)
 {
     atomic_signal_fence(memory_order_seq_cst);
     running = run->outer;
-}
-
-/* Whether the caller, which opens this job, is a handler that has interrupted another job. */
-static bool gf_running_is_inner(const struct gf_pieces *job)
-{
-    return running && (running->job != job || running->outer);
 }
 
 /* Called in a forked child. */
@@ -91,6 +84,28 @@ struct gf_pool {
 };
 
 static struct gf_pool *_Atomic pools;
+
+/* The thread holds a pool's lock, or is about to take it. So a handler of a signal must not take it. */
+static __thread bool locks;
+
+bool gf_pool_is_interrupted(void)
+{
+    return locks;
+}
+
+static void lock_jobs(struct gf_pool *pool)
+{
+    locks = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    pthread_mutex_lock(&pool->lock);
+}
+
+static void unlock_jobs(struct gf_pool *pool)
+{
+    pthread_mutex_unlock(&pool->lock);
+    atomic_signal_fence(memory_order_seq_cst);
+    locks = false;
+}
 
 /*
  * If ranks share the CPUs, a rank has at most as many threads as CPUs of its own (rank_cpus). But
@@ -173,7 +188,7 @@ struct gf_pool *gf_pool_with_helpers(unsigned helpers)
     struct gf_pool *pool = gf_load_acquire(&pools);
     while (pool && gf_pool_helpers(pool) < helpers)
         pool = pool->next;
-    return running ? NULL : pool;
+    return locks ? NULL : pool;
 }
 
 unsigned gf_pool_jobs(const struct gf_pool *pool)
@@ -516,17 +531,16 @@ static void open_job(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit
     gf_pieces_init(job, limit, pool->has_pkru ? gf_pkru_get() : 0);
     if (alone)
         return;
-    pthread_mutex_lock(&pool->lock);
+    lock_jobs(pool);
     insert_job(pool, job);
-    pthread_mutex_unlock(&pool->lock);
+    unlock_jobs(pool);
     wake_helpers(pool, max_helpers, helpers);
 }
 
 void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
 {
     /* Helpers work on the job of a real-time thread only if that thread never waits for the job. */
-    open_job(pool, job, limit,
-             gf_running_is_inner(job) || (!job->done && !job->low_priority && gf_is_realtime()));
+    open_job(pool, job, limit, locks || (!job->done && !job->low_priority && gf_is_realtime()));
 }
 
 void gf_pool_raise(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit)
@@ -542,9 +556,9 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job)
     gf_store_seq_cst(&job->limit, 0);
     if (job->alone)
         return gf_load_relaxed(&job->failed);
-    pthread_mutex_lock(&pool->lock);
+    lock_jobs(pool);
     remove_job(pool, job);
-    pthread_mutex_unlock(&pool->lock);
+    unlock_jobs(pool);
     if (gf_load_acquire(&job->helpers) != 0)
         gf_pieces_await_helpers(job);
     return gf_load_relaxed(&job->failed);

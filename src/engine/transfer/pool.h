@@ -92,8 +92,8 @@ int gf_pools_start_requested(void);
 /*
  * Opens a job whose pieces with numbers below `limit` may be claimed. The caller keeps the job at
  * its address until it is closed. Helpers are woken even if no piece may be claimed yet, because
- * waking up takes longer than a chunk's DMA. A job of a real-time thread, or of such a handler as
- * below, gets no helpers, and takes no lock.
+ * waking up takes longer than a chunk's DMA. A job of a real-time thread, or for which
+ * gf_pool_is_interrupted is true, gets no helpers, and takes no lock.
  */
 void gf_pool_open(struct gf_pool *pool, struct gf_pieces *job, uint64_t limit);
 
@@ -114,8 +114,14 @@ uint64_t gf_pool_close(struct gf_pool *pool, struct gf_pieces *job);
 uint64_t gf_pool_run(struct gf_pool *pool, struct gf_pieces *job, uint64_t pieces);
 
 /*
- * The first pool that has at least `helpers` helpers; NULL if there is no such pool, or in a handler
- * that has interrupted gf_pool_run or gf_pool_run_by_helpers on its thread.
+ * Whether the caller is a handler of a signal that has interrupted gf_pool_open or gf_pool_close, which may
+ * hold a pool's lock. Such a handler must not close a job that it has not opened.
+ */
+bool gf_pool_is_interrupted(void);
+
+/*
+ * The first pool that has at least `helpers` helpers; NULL if there is no such pool, or if
+ * gf_pool_is_interrupted.
  */
 struct gf_pool *gf_pool_with_helpers(unsigned helpers);
 

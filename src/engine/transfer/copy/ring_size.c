@@ -356,7 +356,7 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
     const size_t most =
         gf_ring_bytes(ring) ? 2 * (copy_bytes + GF_TUNE_RING_FIRST_LEAST) : copy_bytes / 2;
 
-    if (!change_growth(growth, growth_touching, growth_finishing))
+    if (gf_pool_is_interrupted() || !change_growth(growth, growth_touching, growth_finishing))
         return;
     if (!may_register(growth, most)) {
         set_growth(growth, growth_touching);
