@@ -104,8 +104,35 @@ static void replace_part(size_t from, size_t size)
     close(file);
 }
 
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
+
+/* Children have zeros for such memory, and the kernel may make it zero in this process. Needs Linux 6.11. */
+static void replace_droppable(size_t from, size_t size)
+{
+    const int flags = MAP_DROPPABLE | MAP_ANONYMOUS | MAP_FIXED;
+    char *block = NULL;
+    int status = 1;
+    need(posix_memalign((void **)&block, 2 * MIB, 8 * MIB) == 0, "an aligned block");
+    touch(block, 8 * MIB);
+    if (mmap(block + from, size, PROT_READ | PROT_WRITE, flags, -1, 0) == block + from)
+        memset(block + from, 7, size);
+    free(block);
+    block = malloc(8 * MIB);
+    memset(block, 9, 8 * MIB);
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(block[0] != 9 || block[from] != 9 || block[from + size - 1] != 9 ||
+              block[8 * MIB - 1] != 9);
+    need(waitpid(pid, &status, 0) == pid && status == 0, "the child has the block");
+    free(block);
+}
+
 static void replaced(void)
 {
+    replace_droppable(0, 8 * MIB);
+    replace_droppable(2 * MIB, 2 * MIB);
     for (int i = 0; i < 2; i++) {
         replace_part(0, 40 * MIB);
         replace_part(20 * MIB, 10 * MIB);

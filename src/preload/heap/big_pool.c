@@ -91,16 +91,17 @@ void gf_big_mapped(uintptr_t start, size_t size)
 }
 
 /*
- * Whether the program has mapped a file or shared memory over a part of the range. The kernel refuses
- * MADV_WIPEONFORK for such a part, but not the advice that revokes it (Linux 4.14). If the process has
- * too many mappings to split one, the kernel does not look; MADV_FREE splits none.
+ * Whether the program has mapped a file or shared memory over a part of the range, or memory that the kernel may drop
+ * (MAP_DROPPABLE). The kernel refuses MADV_WIPEONFORK for the first two, but not the advice that revokes it (Linux
+ * 4.14); for the last, it refuses only the latter. If the process has too many mappings to split one, the kernel does
+ * not look; MADV_FREE splits none.
  */
 static bool is_foreign(uintptr_t start, size_t size)
 {
     const bool refused = syscall(SYS_madvise, start, size, MADV_WIPEONFORK) == -1 &&
                          (errno == EINVAL || syscall(SYS_madvise, start, size, MADV_FREE) == -1);
 
-    return syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0 && refused;
+    return (syscall(SYS_madvise, start, size, MADV_KEEPONFORK) == 0) == refused;
 }
 
 bool gf_big_is_split(uintptr_t start, size_t size)
