@@ -26,9 +26,9 @@
 size_t gf_stack_size(void)
 {
     size_t (*const least)(const pthread_attr_t *) = gf_libc_function("__pthread_get_minstack");
-    const size_t unit = (size_t)64 << 10;
+    const size_t mib = (size_t)1 << 20, needed = least ? least(NULL) : 0, unit = mib / 16;
 
-    return (((size_t)1 << 20) + (least ? least(NULL) : 0) + unit - 1) & ~(unit - 1);
+    return needed <= 2 * unit ? mib : (mib + needed + unit - 1) & ~(unit - 1);
 }
 
 struct call {

@@ -57,8 +57,9 @@ static inline bool gf_thread_is_only_one(void)
 }
 
 /*
- * Size of a stack on which a thread of the library has 1 MiB: glibc also puts the thread-local variables of all
- * libraries into it. A multiple of 64 KiB.
+ * Size of a stack on which a thread of the library has at least 7/8 MiB: glibc also puts the thread-local variables of
+ * all libraries into it. 1 MiB unless they are large, because a thread of the program may get the stack of one that has
+ * ended, and may ask for its size. A multiple of 64 KiB.
  */
 size_t gf_stack_size(void);
 
