@@ -47,8 +47,8 @@ int gf_procfs_read_at(int folder, char *buf, size_t size, const char *path);
 char gf_procfs_thread_state(pid_t tid);
 
 /*
- * Returns the real id of the user of a process or thread; (uid_t)-1 if unknown. A setuid program's folder in
- * /proc belongs to the effective one, but the user who has started the program may stop it, and make it wait.
+ * Returns the real user id of a process or thread; (uid_t)-1 if unknown. For a setuid program, it is the id of
+ * the user who started it. That user may stop the program, although its folder in /proc has another owner.
  */
 uid_t gf_procfs_user(pid_t pid);
 
