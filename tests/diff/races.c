@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define SIZE (8 * MIB)
-#define TURNS 6 /* places on the device, more than one round's copies */
+#define ALLOWED 4 /* copies of a round, after the one that runs when it begins */
+#define TURNS 6   /* places on the device, more than one round's copies */
 
 static CUcontext context;
 static CUstream captured;
@@ -113,9 +114,10 @@ static void join_round(unsigned round)
 {
     CUgraph graph = NULL;
     size_t nodes = 0;
+    /* Before the capture: this thread may have to wait for a CPU after it, and a round has at most TURNS copies. */
+    allow_copies(ALLOWED);
     kit_sleep_us(rand() % 3000);
     MUST(cu.cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
-    allow_copies(3); /* further copies, after the one that has just ended */
     await_rest();
     MUST(cu.cuStreamEndCapture(captured, &graph));
     MUST(cu.cuStreamSynchronize(captured));
