@@ -123,6 +123,8 @@ struct gf_transfer_ops {
      * registered with the driver.
      */
     bool (*host_register)(void *p, size_t bytes, unsigned flags, CUresult *ret_result);
+    /* Called after memory was allocated or registered. */
+    void (*host_pinned)(const void *at, size_t bytes, unsigned flags);
     /*
      * Called after a successful cuMemHostGetFlags: replaces the flags by those that the driver
      * would report without the library.

@@ -8,6 +8,7 @@
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/single_threaded.h>
 
 #define STACK ((size_t)512 << 10)
@@ -30,6 +31,14 @@ size_t gf_stack_size(void)
 
     return needed <= 2 * unit ? mib : (mib + needed + unit - 1) & ~(unit - 1);
 }
+
+/*
+ * All signals, except those that the thread's own faults raise, and except SIGSYS, by which a
+ * seccomp filter may call a handler of the program.
+ */
+#define BIT(signal) (UINT64_C(1) << ((signal)-1))
+#define BLOCKED                                                                                    \
+    (~(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGILL) | BIT(SIGFPE) | BIT(SIGTRAP) | BIT(SIGSYS)))
 
 struct call {
     void (*work)(void *closure);
@@ -138,7 +147,7 @@ static void await_end(struct call *call, long tid)
 
 static void run_on_thread(struct call *call)
 {
-    const uint64_t blocked = GF_SIGNALS_BLOCKED;
+    const uint64_t blocked = BLOCKED;
     uint64_t before;
     char *stack = gf_scratch_take(STACK);
 
@@ -207,7 +216,7 @@ static bool await_done(struct request *request)
 
 static bool run_on_server(struct server *server, struct call *call)
 {
-    const uint64_t blocked = GF_SIGNALS_BLOCKED;
+    const uint64_t blocked = BLOCKED;
     uint64_t before;
     bool done = false;
 

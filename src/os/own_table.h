@@ -5,18 +5,8 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
-
-/*
- * What the library blocks for a moment on a thread of the program: all signals, except those that the
- * thread's own faults raise, and except SIGSYS, by which a seccomp filter may call a handler.
- */
-#define GF_SIGNAL_BIT(signal) (UINT64_C(1) << ((signal)-1))
-#define GF_SIGNALS_BLOCKED                                                                         \
-    (~(GF_SIGNAL_BIT(SIGSEGV) | GF_SIGNAL_BIT(SIGBUS) | GF_SIGNAL_BIT(SIGILL) |                    \
-       GF_SIGNAL_BIT(SIGFPE) | GF_SIGNAL_BIT(SIGTRAP) | GF_SIGNAL_BIT(SIGSYS)))
 
 /*
  * Thread ids and their number. A child of vfork runs in its parent's memory, with the parent's

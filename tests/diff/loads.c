@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -202,15 +203,68 @@ static void handler(void)
     printf("copies in handlers: %d\n", memcmp(pinned, source, 4 * MIB));
 }
 
+static volatile sig_atomic_t copied;
+
+static void load_in_handler(int number)
+{
+    (void)number;
+    tensor_copy(pinned, source, 8 * MIB);
+    copied++;
+}
+
+/* A handler makes the copy while its thread is in a call of the driver (SIM_DELAY). */
+static void within(void)
+{
+    const struct sigaction action = {.sa_handler = load_in_handler, .sa_flags = SA_RESTART};
+    const struct itimerval soon = {.it_value.tv_usec = 30000};
+
+    device = kit_device(sizeof small);
+    sigaction(SIGALRM, &action, NULL);
+    for (int i = 0; i < 3; i++) {
+        setitimer(ITIMER_REAL, &soon, NULL);
+        MUST(cu.cuMemcpyHtoD_v2(device, small, sizeof small));
+        WANT(copied == i + 1);
+    }
+    printf("within calls: %d\n", memcmp(pinned, source, 8 * MIB));
+}
+
+/* Ordinary memory at the place of a freed pinned buffer. */
+static void freed(void)
+{
+    void *at = kit_pinned(64 * MIB);
+
+    MUST(cu.cuMemFreeHost(at));
+    MUST(cu.cuMemFreeHost(pinned));
+    pinned = mmap(at, MOST + MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                  -1, 0);
+    WANT(pinned == at);
+    for (int i = 0; i < 20; i++)
+        copy(source, 0, MOST, "freed");
+}
+
+/* Memory of the program that it registers, and unregisters again. */
+static void registered(void)
+{
+    pinned = kit_pageable(MOST + MIB);
+    MUST(cu.cuMemHostRegister_v2(pinned, MOST + MIB, 0));
+    for (int i = 0; i < 20; i++)
+        copy(source, 0, MOST, "registered");
+    MUST(cu.cuMemHostUnregister(pinned));
+    copy(source, 0, MOST, "unregistered");
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } tests[] = {{"bytes", bytes},     {"pageable", pageable}, {"truncated", truncated},
-                 {"left", left},       {"barrier", barrier},   {"forked", forked},
-                 {"threads", threads}, {"protected", bytes},   {"old-kernel", bytes},
-                 {"handler", handler}};
+    } tests[] = {{"bytes", bytes},          {"pageable", pageable},
+                 {"truncated", truncated},  {"left", left},
+                 {"barrier", barrier},      {"forked", forked},
+                 {"threads", threads},      {"protected", bytes},
+                 {"old-kernel", bytes},     {"handler", handler},
+                 {"within", within},        {"freed", freed},
+                 {"registered", registered}};
 
     if (argc < 4)
         return 64;

@@ -24,9 +24,14 @@ def counts(run, tmp_path, what="bytes", **environment):
     return json.loads(report.read_text())["transfers"]["parallel_memcpy"]
 
 
-@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected", "old-kernel", "handler"])
+@pytest.mark.parametrize("what", ["bytes", "pageable", "left", "barrier", "forked", "threads", "protected", "old-kernel", "handler",
+                                  "freed", "registered"])
 def test_as_natively(run, tmp_path, what):
     same(run, tmp_path, what)
+
+
+def test_a_handler_copies_within_a_call_of_the_driver(run, tmp_path):
+    same(run, tmp_path, "within", SIM_DELAY="cuMemcpyHtoD_v2:100000", KIT_ALARM=20)
 
 
 @pytest.mark.parametrize("how, code", [((), -7), (("catch",), 57)], ids=["killed", "caught"])
@@ -47,9 +52,14 @@ def test_option_off(run, tmp_path, environment):
     assert counts(run, tmp_path, **environment) == {"libraries": 0, "calls": 0, "bytes": 0}
 
 
+def test_registered_memory_is_pinned_until_it_is_unregistered(run, tmp_path):
+    counted = counts(run, tmp_path, "registered")
+    assert 20 <= counted["calls"] <= 30, counted
+
+
 def test_a_child_and_ordinary_memory_are_not_counted(run, tmp_path):
     """Only the ten copies before them are counted, or fewer if the pointer was replaced late."""
-    for what in "none", "pageable", "forked":
+    for what in "none", "pageable", "forked", "freed":
         counted = counts(run, tmp_path, what)
         assert counted["libraries"] <= 1 and counted["calls"] <= 10 and counted["bytes"] <= 80 << 20, (what, counted)
 

@@ -240,8 +240,7 @@ MUTANTS = {
     "reads_any_descriptor": filereads("unshared"),
     "helps_handlers": by_chance(lambda run, mutant: any(
         filereads("copying-handler", GPUFEED_STAGE_MIN=65536, KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 10))),
-    "takes_signals_in_queries": by_chance(lambda run, mutant: any(
-        loads("handler", KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 20))),
+    "asks_the_driver": loads("within", SIM_DELAY="cuMemcpyHtoD_v2:100000", KIT_ALARM=20),
     "leaves_hurried_owners": by_chance(lambda run, mutant: any(
         filereads("hurried", KIT_ALARM=30)(run, mutant) for _ in range(1 if mutant == "none" else 5))),
     "moves_bytes": by_chance(as_installed(lambda run, mutant: any(filereads("moved")(run, mutant) for _ in range(5)))),

@@ -29,17 +29,27 @@ static CUresult note_alloc(CUresult result)
     return result;
 }
 
+static CUresult note_pinned(CUresult result, void *const *pp, size_t bytes, unsigned flags)
+{
+    if (result == CUDA_SUCCESS)
+        GF_WITH_TRANSFER(transfer->host_pinned(*pp, bytes, flags));
+    return result;
+}
+
 GF_HOOK(cuMemHostAlloc, (void **pp, size_t bytesize, unsigned int Flags),
         GF_TIMED(gf_timed_driver_pin, "cuMemHostAlloc", bytesize, pp ? *pp : NULL,
-                 SERVED(pp, note_alloc(real(pp, bytesize, Flags)), host_alloc, pp, bytesize,
-                        Flags)));
+                 note_pinned(SERVED(pp, note_alloc(real(pp, bytesize, Flags)), host_alloc, pp,
+                                    bytesize, Flags),
+                             pp, bytesize, Flags)));
 
 /*
  * The same as cuMemHostAlloc, but without flags. The 32-bit cuMemAllocHost of CUDA 2 is not hooked.
  */
 GF_HOOK(cuMemAllocHost_v2, (void **pp, size_t bytesize),
         GF_TIMED(gf_timed_driver_pin, "cuMemAllocHost_v2", bytesize, pp ? *pp : NULL,
-                 SERVED(pp, note_alloc(real(pp, bytesize)), host_alloc, pp, bytesize, 0)));
+                 note_pinned(SERVED(pp, note_alloc(real(pp, bytesize)), host_alloc, pp, bytesize,
+                                    0),
+                             pp, bytesize, 0)));
 
 GF_HOOK(cuMemFreeHost, (void *p),
         GF_TIMED(gf_timed_driver_unpin, "cuMemFreeHost", 0, NULL,
@@ -88,8 +98,9 @@ GF_ENTRY(cuPointerGetAttributes);
 #define REGISTER(symbol)                                                                           \
     GF_HOOK(symbol, (void *p, size_t bytesize, unsigned int Flags),                                \
             GF_TIMED(gf_timed_driver_pin, #symbol, bytesize, p,                                    \
-                     SERVED((p && bytesize), real(p, bytesize, Flags), host_register, p, bytesize, \
-                            Flags)))
+                     note_pinned(SERVED((p && bytesize), real(p, bytesize, Flags), host_register,  \
+                                        p, bytesize, Flags),                                       \
+                                 &p, bytesize, Flags)))
 
 REGISTER(cuMemHostRegister);
 REGISTER(cuMemHostRegister_v2);

@@ -12,6 +12,7 @@
 #include "engine/transfer/copy/ring_size.h"
 #include "engine/transfer/files/imports.h"
 #include "engine/transfer/files/readahead.h"
+#include "engine/transfer/files/replaced_calls.h"
 #include "engine/transfer/files/unmap.h"
 #include "engine/transfer/hold.h"
 #include "engine/transfer/pages.h"
@@ -110,6 +111,7 @@ static void trim_ring(void)
 /* The member host_free of struct gf_transfer_ops. */
 static bool gf_host_free(void *p, CUresult *ret_result)
 {
+    gf_memcpy_unpinned(p);
     const bool trims = free_may_trim((uintptr_t)p, host_free_waits);
     const bool done = gf_pinned_free(p, ret_result);
 
@@ -120,6 +122,13 @@ static bool gf_host_free(void *p, CUresult *ret_result)
     if (*ret_result == CUDA_SUCCESS)
         trim_ring();
     return true;
+}
+
+/* The member host_unregister of struct gf_transfer_ops. */
+static bool gf_host_unregister(void *p, CUresult *ret_result)
+{
+    gf_memcpy_unpinned(p);
+    return gf_pinned_unregister(p, ret_result);
 }
 
 /* The member device_free_waits of struct gf_transfer_ops. */
@@ -145,8 +154,9 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .host_alloc = gf_host_alloc,
         .host_free = gf_host_free,
         .host_alloc_inside = gf_host_alloc_inside,
-        .host_unregister = gf_pinned_unregister,
+        .host_unregister = gf_host_unregister,
         .host_register = gf_pinned_register,
+        .host_pinned = gf_memcpy_pinned,
         .host_flags = gf_pinned_flags,
         .host_mapping = gf_pinned_buffer_mapping,
         .device_free_waits = gf_device_free_waits,
@@ -159,7 +169,8 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
         .context_leaving = gf_context_leaving,
         .context_left = gf_context_left,
     };
-    static void (*const context_ends[])(struct gf_context *) = {gf_pinned_end, gf_ring_end, NULL};
+    static void (*const context_ends[])(struct gf_context *) = {gf_pinned_end, gf_ring_end,
+                                                                gf_memcpy_end, NULL};
     const struct gf_options *options = setup->options;
     const bool stages = options->stage != gf_stage_off;
     const bool observes = options->mode == gf_mode_observe;

@@ -294,8 +294,7 @@ static bool is_on(enum kind kind)
         return false;
     switch (kind) {
     case kind_memcpy:
-        return options->parallel_memcpy == gf_parallel_memcpy_on &&
-               gf_setup.cuda->cuPointerGetAttributes;
+        return options->parallel_memcpy == gf_parallel_memcpy_on;
     case kind_read:
         return options->parallel_read == gf_parallel_read_on;
     case kind_openmp:

@@ -12,7 +12,6 @@
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
 #include "engine/transfer/tuning.h"
-#include "os/own_table.h"
 #include "os/permit.h"
 
 #include <limits.h>
@@ -71,78 +70,118 @@ static bool copy_piece(struct gf_pieces *job, uint64_t piece)
     return ret;
 }
 
-static bool is_pinned(const void *at)
-{
-    CUpointer_attribute what[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                  CU_POINTER_ATTRIBUTE_IS_MANAGED};
-    CUmemorytype type = 0;
-    unsigned managed = 0;
-    void *into[] = {&type, &managed};
-
-    return gf_setup.cuda->cuPointerGetAttributes(GF_ARRAY_LEN(what), what, into, (uintptr_t)at) ==
-               CUDA_SUCCESS &&
-           type == CU_MEMORYTYPE_HOST && !managed;
-}
+#define RANGES 256 /* the most pinned ranges that are known; a further one replaces the oldest */
+#define CHANGING ((uintptr_t)1)
 
 /*
- * The kernel writes through its own mapping, which is uncached for write-combined memory. It also
- * needs twice the time of memcpy, so two or three threads gain nothing.
+ * The program's pinned memory. It is found without a lock and without the driver, because a handler
+ * of a signal that interrupts a memcpy may call both. `start` is 0 for a free entry, and CHANGING
+ * while the entry is written. Memory that is pinned no longer may be found if its entry is changed
+ * at the same time. That is harmless: a copy to any memory has the same bytes and faults.
  */
-static bool may_guard(const struct gf_context *context, char *to)
-{
-    unsigned flags = 0;
+static struct range {
+    _Atomic uintptr_t start, end;
+    struct gf_pool *_Atomic pool; /* of the context in which the memory was pinned */
+} ranges[RANGES];
+static _Atomic unsigned pinned_count; /* number of ranges that were ever added */
 
-    return gf_pool_threads(context->pool) >= GF_TUNE_FEW_THREADS && gf_program_copy_is_possible() &&
-           gf_setup.cuda->cuMemHostGetFlags &&
-           gf_setup.cuda->cuMemHostGetFlags(&flags, to) == CUDA_SUCCESS &&
-           !(flags & CU_MEMHOSTALLOC_WRITECOMBINED);
+static unsigned used_ranges(void)
+{
+    return gf_min(gf_load_relaxed(&pinned_count), (unsigned)RANGES);
+}
+
+static void add_pinned(uintptr_t at, size_t bytes, struct gf_pool *pool)
+{
+    struct range *range = &ranges[gf_add_relaxed(&pinned_count, 1) % RANGES];
+
+    if (gf_exchange_acq_rel(&range->start, CHANGING) == CHANGING)
+        return;
+    gf_store_release(&range->end, at + bytes);
+    gf_store_release(&range->pool, pool);
+    gf_store_release(&range->start, at);
+}
+
+/* Returns the pool for copies into a range of pinned memory; NULL: it is not known to be pinned. */
+static struct gf_pool *find_pinned(const void *to, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)to;
+
+    for (unsigned i = 0; i < used_ranges(); i++) {
+        const uintptr_t start = gf_load_acquire(&ranges[i].start);
+        const uintptr_t end = gf_load_acquire(&ranges[i].end);
+        struct gf_pool *pool = gf_load_acquire(&ranges[i].pool);
+        if (start > CHANGING && start <= at && at + bytes <= end &&
+            gf_load_relaxed(&ranges[i].start) == start)
+            return pool;
+    }
+    return NULL;
+}
+
+void gf_memcpy_pinned(const void *at, size_t bytes, unsigned flags)
+{
+    if (bytes < GF_TUNE_IMPORT_LEAST || flags & CU_MEMHOSTALLOC_WRITECOMBINED ||
+        gf_setup.options->parallel_memcpy != gf_parallel_memcpy_on)
+        return;
+    struct gf_context *context = gf_context_enter();
+    if (!context)
+        return;
+    add_pinned((uintptr_t)at, bytes, context->pool);
+    gf_context_leave(context);
+}
+
+void gf_memcpy_unpinned(const void *at)
+{
+    for (unsigned i = 0; i < used_ranges(); i++) {
+        uintptr_t start = (uintptr_t)at;
+        gf_cas_relaxed(&ranges[i].start, &start, 0);
+    }
+}
+
+void gf_memcpy_end(struct gf_context *context)
+{
+    (void)context;
+    for (unsigned i = 0; i < used_ranges(); i++)
+        gf_store_relaxed(&ranges[i].start, 0);
 }
 
 /*
  * Whether helpers may copy for this thread. A real-time thread would get no helpers. Helpers read
- * absent pages of a file into memory, so they share nothing if the user chose a memory policy.
+ * absent pages of a file into memory, so they share nothing if the user chose a memory policy. The
+ * kernel's copy needs twice the time of memcpy, so two or three threads gain nothing by it.
  */
-static bool may_share(const struct gf_context *context, const struct host_copy *copy)
+static bool may_share(const struct gf_pool *pool, const struct host_copy *copy)
 {
-    return gf_pool_helpers(context->pool) && gf_pool_threads(context->pool) > 1 &&
-           !gf_is_realtime() && !gf_range_policy_is_users() &&
-           gf_io_priority_is_for_all(copy->io_priority) && is_pinned(copy->to) &&
-           is_pinned(copy->to + copy->bytes - 1) &&
-           (copy->guarded ? may_guard(context, copy->to) : gf_populate_is_possible());
-}
-
-/* Whether the copy may be shared. Sets what the job needs. */
-static bool prepare_copy(struct gf_context *context, struct host_copy *copy)
-{
-    copy->guarded = gf_faults_are_handled();
-    copy->io_priority = gf_io_priority_get();
-    gf_prepare_helpers(context->pool, gf_when_now);
-    return may_share(context, copy);
+    return gf_pool_helpers(pool) && gf_pool_threads(pool) > 1 && !gf_is_realtime() &&
+           !gf_range_policy_is_users() && gf_io_priority_is_for_all(copy->io_priority) &&
+           (copy->guarded
+                ? gf_pool_threads(pool) >= GF_TUNE_FEW_THREADS && gf_program_copy_is_possible()
+                : gf_populate_is_possible());
 }
 
 /*
  * Returns how many bytes were copied from the start. The caller copies the other bytes, so that
- * faults occur on its thread. A handler may call the driver natively, so signals wait until the
- * driver was queried: it may hold a lock for the query.
+ * faults occur on its thread.
  */
-static size_t copy_in_context(char *to, const char *from, size_t bytes)
+static size_t copy_shared(char *to, const char *from, size_t bytes)
 {
-    struct host_copy copy = {
-        .job = {.work = copy_piece}, .to = to, .from = from, .bytes = bytes, .caller = &here};
-    const uint64_t blocked = GF_SIGNALS_BLOCKED,
-                   pieces = (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE;
-    uint64_t before, failed = 0;
+    struct gf_pool *pool = find_pinned(to, bytes);
+    struct host_copy copy = {.job = {.work = copy_piece},
+                             .to = to,
+                             .from = from,
+                             .bytes = bytes,
+                             .guarded = gf_faults_are_handled(),
+                             .io_priority = gf_io_priority_get(),
+                             .caller = &here};
+    uint64_t failed = 0;
     int state;
 
+    if (!pool)
+        return 0;
+    gf_prepare_helpers(pool, gf_when_now);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &blocked, &before, sizeof(before));
-    struct gf_context *context = gf_context_enter();
-    const bool shares = context && prepare_copy(context, &copy);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
-    if (shares && gf_import_owner_is_here()) /* a handler may have forked */
-        failed = gf_pool_run(context->pool, &copy.job, pieces);
-    if (context)
-        gf_context_leave(context);
+    if (may_share(pool, &copy))
+        failed =
+            gf_pool_run(pool, &copy.job, (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE);
     pthread_setcancelstate(state, NULL);
     const size_t done = failed == GF_PIECE_NONE ? bytes : piece_start(failed);
     if (done) {
@@ -166,7 +205,7 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
         gf_keep_errno();
         const size_t lead = -(uintptr_t)to % LINE;
         memcpy(to, from, lead);
-        done = lead + copy_in_context((char *)to + lead, (const char *)from + lead, bytes - lead);
+        done = lead + copy_shared((char *)to + lead, (const char *)from + lead, bytes - lead);
     }
     memcpy((char *)to + done, (const char *)from + done, bytes - done);
     return to;

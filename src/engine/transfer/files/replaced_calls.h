@@ -10,6 +10,17 @@
  */
 void *gf_parallel_memcpy(void *to, const void *from, size_t bytes);
 
+struct gf_context;
+
+/*
+ * Notice that the driver has pinned memory in the current context, that the program is about to free
+ * or unregister it, and that a context has ended. `flags`: those of the program's call. Memory that is
+ * not cached is ignored. The first one makes CUDA calls. May be called on any thread.
+ */
+void gf_memcpy_pinned(const void *at, size_t bytes, unsigned flags);
+void gf_memcpy_unpinned(const void *at);
+void gf_memcpy_end(struct gf_context *context);
+
 /*
  * Functions of libc that read files, for libraries that load models (imports.h). Several threads
  * read if the read is large (shared_read.h). Results, errno, bytes and offsets are the same as with
