@@ -3,12 +3,12 @@
 """clang-tidy on src with .clang-tidy's checks: tidy.py SOURCE BUILD [FILE...]; exit code 77 without clang-tidy.
 
 Without FILE, it checks the files that differ from the commit at which this branch left main, or else from the last
-tag, and those that include a header that differs. It checks all files if there is no such commit, if that commit is
-HEAD, if the checks themselves have changed, and if GF_TIDY_NODES is set.
+tag, or else from 50 commits ago, and those that include a header that differs. It checks all files if there is no such
+commit, if the checks themselves have changed on a branch or since a tag, and if GF_TIDY_NODES is set, as before a release.
 
-The analyzer follows at most GF_TIDY_NODES states of each function: by default 50000 in the files that have changed, and
-2000, which take half of the time, where all files are checked for lack of a base. clang's own limit, 225000, is set
-before a release."""
+The analyzer follows at most GF_TIDY_NODES states of each function: by default 50000 in the files that have changed on
+a branch or since a tag, and otherwise 2000, which take half of the time. clang's own limit, 225000, is set before a
+release."""
 import json
 import os
 import pathlib
@@ -19,6 +19,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 NODES_CHANGED, NODES_ALL = 50000, 2000
+RECENT = 50  # commits
 GCC_ONLY = ("-fno-tree-loop-distribute-patterns", "-gno-variable-location-views")
 BATCH = 8  # files that one process checks: starting clang-tidy takes as long as reading a small file
 INCLUDE = re.compile(r'^#\s*include\s+"([^"]+)"', re.M)
@@ -40,27 +41,28 @@ def git(source, *words):
 
 
 def base_of(source):
-    """Returns the commit with which the tree is compared, or None."""
+    """Returns the commit with which the tree is compared, or None, and the analyzer's limit."""
     head = git(source, "rev-parse", "HEAD")
     for words in (("merge-base", "HEAD", "main"), ("merge-base", "HEAD", "origin/main"), ("describe", "--tags", "--abbrev=0")):
         found = git(source, *words)
         commit = git(source, "rev-parse", found[0] + "^{commit}") if found else []
         if commit and commit != head:
-            return commit[0]
-    return None
+            return commit[0], NODES_CHANGED
+    recent = git(source, "rev-list", "--max-count=1", f"--skip={RECENT}", "HEAD")
+    return recent[0] if recent else None, NODES_ALL
 
 
 def affected(source, paths):
     """Returns those of the files of src that have changed, or that include a changed header, and the analyzer's limit."""
-    base = base_of(source)
+    base, nodes = base_of(source)
     if not base or "GF_TIDY_NODES" in os.environ:
         return paths, NODES_ALL
     changed = {*git(source, "diff", "--name-only", base, "--"), *git(source, "ls-files", "--others", "--exclude-standard")}
-    if changed & {".clang-tidy", "tests/lint/tidy.py"}:
+    if nodes == NODES_CHANGED and changed & {".clang-tidy", "tests/lint/tidy.py"}:
         return paths, NODES_ALL
     headers = {name.removeprefix("src/") for name in changed if name.endswith((".h", ".def"))}
     return [path for path in paths if path.relative_to(source).as_posix() in changed
-            or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))], NODES_CHANGED
+            or headers & set(INCLUDE.findall(path.read_text(encoding="utf-8")))], nodes
 
 
 def wanted_of(source, known):
