@@ -3,7 +3,6 @@
 
 #include "base/atomic.h"
 #include "base/pystack.h"
-#include "engine/transfer/context.h"
 #include "engine/transfer/files/shared_read.h"
 #include "engine/transfer/helper.h"
 #include "engine/transfer/host_copy.h"
@@ -78,18 +77,16 @@ static bool is_in_pin_memory(void)
 }
 
 /*
- * Returns a pool with enough running helpers. If no pool has enough, starts to prepare those of the
- * current context, and returns NULL.
+ * Returns a pool with enough running helpers. If no pool has enough, starts to prepare those of one,
+ * and returns NULL. Makes no call of the driver, because a handler of a signal may call it meanwhile.
  */
 static struct gf_pool *find_helpers(void)
 {
     struct gf_pool *pool = gf_pool_with_helpers(GF_TUNE_PIN_HELPERS);
-    struct gf_context *context = pool ? NULL : gf_context_enter();
+    struct gf_pool *any = pool ? NULL : gf_pool_with_helpers(0);
 
-    if (context) {
-        gf_prepare_helpers(context->pool, gf_when_now);
-        gf_context_leave(context);
-    }
+    if (any)
+        gf_prepare_helpers(any, gf_when_now);
     return pool;
 }
 
