@@ -131,10 +131,12 @@ void gf_memcpy_pinned(const void *at, size_t bytes, unsigned flags)
 
 void gf_memcpy_unpinned(const void *at)
 {
-    for (unsigned i = 0; i < used_ranges(); i++) {
-        uintptr_t start = (uintptr_t)at;
-        gf_cas_relaxed(&ranges[i].start, &start, 0);
-    }
+    uintptr_t start = (uintptr_t)at;
+
+    for (unsigned i = 0; i < used_ranges(); i++)
+        if (gf_load_relaxed(&ranges[i].start) == start &&
+            gf_cas_relaxed(&ranges[i].start, &start, 0))
+            return;
 }
 
 void gf_memcpy_end(struct gf_context *context)
