@@ -268,6 +268,21 @@ static void replace_and_free(size_t start)
     fclose(file);
 }
 
+/* The program maps shared memory of its own over its buffer. The next buffer is not this memory. */
+static void share_and_free(void)
+{
+    const int flags = MAP_SHARED | MAP_ANONYMOUS;
+    char *p = get_again(4 * MIB), *own = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+    assert_ptr_not_equal(own, MAP_FAILED);
+    assert_ptr_equal(mremap(own, 0, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p), p);
+    own[4096] = 'a';
+    put_back(p);
+    assert_int_equal(gf_kept_mapping_bytes(), 0);
+    assert_int_equal(own[4096], 'a');
+    munmap(own, 4 * MIB);
+}
+
 static void mapping_that_the_program_has_changed_is_not_kept(void **state)
 {
     struct gf_vma vma;
@@ -275,8 +290,10 @@ static void mapping_that_the_program_has_changed_is_not_kept(void **state)
     (void)state;
     gf_vma_query_start();
     replace_and_free(MIB);
-    if (gf_vma_query((uintptr_t)&vma, &vma, NULL, 0) == 0)
+    if (gf_vma_query((uintptr_t)&vma, &vma, NULL, 0) == 0) {
         replace_and_free(0);
+        share_and_free();
+    }
 }
 
 /* Another thread may get a buffer while a fork is under way, after the handlers before the fork. */

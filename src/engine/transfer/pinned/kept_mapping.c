@@ -263,9 +263,9 @@ static bool remove_rest(const struct gf_pinned_mapping *mapping)
 }
 
 /*
- * Whether the range is one mapping of anonymous shared memory, as the kernel names it. Otherwise the
- * program has mapped something over the buffer, which is not the library's to keep. True if the kernel
- * cannot describe mappings.
+ * Whether the range is one mapping, of the library's own anonymous shared memory. Otherwise the program
+ * has mapped something over the buffer, which is not the library's to keep. True if the kernel cannot
+ * describe mappings.
  */
 static bool is_own(const struct gf_pinned_mapping *mapping)
 {
@@ -276,7 +276,8 @@ static bool is_own(const struct gf_pinned_mapping *mapping)
     const int error = gf_vma_query(at, &vma, name, sizeof(name));
 
     return error ? error != ENAMETOOLONG
-                 : vma.end - at >= mapping->mapped && strcmp(name, own) == 0;
+                 : vma.end - at >= mapping->mapped && strcmp(name, own) == 0 &&
+                       vma.inode == mapping->inode;
 }
 
 /*

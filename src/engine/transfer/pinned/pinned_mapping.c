@@ -229,6 +229,8 @@ int gf_pinned_mapping_make(struct gf_pool *pool, size_t bytes, const struct gf_r
         if (error)
             return error;
     }
+    struct gf_vma vma;
+    mapping.inode = gf_vma_query((uintptr_t)mapping.at, &vma, NULL, 0) == 0 ? vma.inode : 0;
     mapping.node = gf_range_node_read(mapping.at, mapping.bytes);
     *ret = mapping;
     return 0;

@@ -71,6 +71,7 @@ struct gf_pinned_mapping {
     struct gf_pool *pool; /* the helpers */
     struct gf_range_policy policy;
     uint64_t forks; /* gf_kept_mapping_forks before the program got it */
+    uint64_t inode; /* of its first part; 0 if the kernel cannot describe mappings */
     /* The node of its pages, read back from a sample; -1 if unknown or several. */
     int node;
 };
