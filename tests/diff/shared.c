@@ -9,13 +9,13 @@
  * or on the thread's own stream. early-unlisted: the copy is on the legacy stream, and the work on a blocking stream whose first
  * calls are made in a capture. pending HOW: a copy waits for an earlier result. fault: another thread puts it on the stream
  * during a fault of the copy before. relisted: a thread waits meanwhile for the work before it. destroyed, released: it is on a
- * stream that is destroyed, or whose context loses one reference, ended: on the own stream of a thread that ends. Then the
- * copy is on the legacy stream. queue: the other thread keeps kernels queued; prints whether a copy waits for a few of them
- * only. reused: as holds, with a copy that the driver does not let wait. While the handler runs, the other thread makes copies
- * behind work that ends after the copy's call, and then captures the copy's stream. fetches: the other thread ends the hold of
- * a copy, whose handler then permits a page at a time, for each of which it waits for a third thread's copies on other
- * streams. stale: a host function of the other thread changes the source of a synchronous copy. place: a host function looks
- * at the destination of a copy from the device.
+ * stream that is destroyed, or whose context loses one reference, kept: or whose context, a primary one, cannot be destroyed,
+ * ended: on the own stream of a thread that ends. Then the copy is on the legacy stream. queue: the other thread keeps
+ * kernels queued; prints whether a copy waits for a few of them only. reused: as holds, with a copy that the driver does not
+ * let wait. While the handler runs, the other thread makes copies behind work that ends after the copy's call, and then
+ * captures the copy's stream. fetches: the other thread ends the hold of a copy, whose handler then permits a page at a
+ * time, for each of which it waits for a third thread's copies on other streams. stale: a host function of the other thread
+ * changes the source of a synchronous copy. place: a host function looks at the destination of a copy from the device.
  */
 #include "kit.h"
 
@@ -448,6 +448,8 @@ static void pending(const char *how)
             release_a_reference();
         else if (how[0] == 'd')
             MUST(cu.cuStreamDestroy_v2(earlier));
+        else if (how[0] == 'k')
+            WANT(cu.cuCtxDestroy_v2(context) == CUDA_ERROR_INVALID_CONTEXT);
     }
     MUST(cu.cuMemcpyHtoDAsync_v2(device, host, ORDERED, stream));
     WANT(*value == 7);

@@ -98,7 +98,7 @@ def test_which_asynchronous_copies_wait(run, case, mode, work, waits):
 
 
 @pytest.mark.parametrize("preload", [False, True])
-@pytest.mark.parametrize("how", ["fault", "relisted", "destroyed", "released", "ended"])
+@pytest.mark.parametrize("how", ["fault", "relisted", "destroyed", "released", "kept", "ended"])
 def test_a_copy_waits_for_a_result(run, how, preload):
     done = run(APPS / "shared", "pending", how, sim=True, preload=preload, GPUFEED_STAGE_RING=256 << 20, **STAGED)
     assert (done.returncode, done.stdout) == (0, "done\n"), (done.stdout, done.stderr)

@@ -167,16 +167,14 @@ void gf_submissions_query_end(void)
 }
 
 /*
- * goes_on: work of the stream may go on. A Dekker-style handshake with a hook that counts a result: the
- * hook adds to the stream's count, then loads `stream`; this function stores `stream`, then hands on
- * the count.
+ * A Dekker-style handshake with a hook that counts a result: the hook adds to the stream's count, then
+ * loads `stream`; this function stores `stream`, then hands on the count.
  */
-static void remove_stream(struct gf_stream_slot *slot, uintptr_t stream, bool goes_on)
+static void remove_stream(struct gf_stream_slot *slot, uintptr_t stream)
 {
     if (!gf_cas_seq_cst(&slot->stream, &stream, GF_SUBMIT_FILLING))
         return;
-    if (goes_on)
-        gf_visible_hand_on(&slot->visible, gf_load_relaxed(&slot->blocking));
+    gf_visible_hand_on(&slot->visible, gf_load_relaxed(&slot->blocking));
     gf_store_release(&slot->stream, 0);
 }
 
@@ -187,7 +185,7 @@ void gf_submissions_unlist(CUstream stream)
     for (unsigned i = 0; i < GF_STREAM_PROBES; i++) {
         struct gf_stream_slot *slot = gf_stream_slot_probe(&gf_submissions, stream, i);
         if (gf_load_relaxed(&slot->stream) == (uintptr_t)stream)
-            remove_stream(slot, (uintptr_t)stream, true);
+            remove_stream(slot, (uintptr_t)stream);
     }
     gf_add_release(&gf_submissions_epoch, 1);
     if (gf_unlikely(is_asking((uintptr_t)stream)))
@@ -241,7 +239,7 @@ void gf_submissions_unlist_context(CUcontext context, int device)
         const uintptr_t stream = gf_load_acquire(&slot->stream);
         if (stream > GF_SUBMIT_FILLING && belongs(gf_load_relaxed(&slot->context),
                                                   gf_load_relaxed(&slot->device), context, device))
-            remove_stream(slot, stream, !context);
+            remove_stream(slot, stream);
     }
     for (unsigned i = 0; i < GF_SUBMIT_CONTEXTS; i++) {
         struct gf_submit_context *entry = &table->contexts[i];
