@@ -241,9 +241,25 @@ static void grow_code(size_t size)
     free(block);
 }
 
+/* All bytes that malloc_usable_size names are the program's, also in a block that takes the place of a larger one. */
+static void grow_usable(void)
+{
+    free(touched(7 * MIB));
+    char *block = malloc(7 * MIB - 200000);
+    char *const middle = (char *)((uintptr_t)(block + 3 * MIB) & ~(uintptr_t)(PAGE - 1));
+    const size_t usable = malloc_usable_size(block);
+    memset(block, 7, usable);
+    need(mprotect(middle, PAGE, PROT_READ) == 0, "mprotect");
+    block = realloc(block, 9 * MIB);
+    for (size_t i = 0; i < usable; i++)
+        need(block[i] == 7, "the block's usable bytes");
+    free(block);
+}
+
 static void grown(void)
 {
     mallopt(M_MMAP_THRESHOLD, MIB); /* so that glibc maps each of the blocks */
+    grow_usable();
     for (int way = 0; way < 6; way++) {
         grow_changed(way, 9 * MIB);
         grow_changed(way, 40 * MIB);

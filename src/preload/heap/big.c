@@ -257,7 +257,8 @@ size_t gf_big_usable_size(const void *block)
 {
     const size_t size = block_size(block);
 
-    return size ? size : je_malloc_usable_size(block);
+    return size ? size - waste_of(gf_big_find_word((uintptr_t)block))
+                : je_malloc_usable_size(block);
 }
 
 static void *shrink(void *block, size_t before, size_t after)
