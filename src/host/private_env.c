@@ -21,20 +21,17 @@ GF_EXPORT void *udev_device_new_from_subsystem_sysname(void *udev, const char *s
 GF_EXPORT const char *udev_device_get_property_value(void *device, const char *key);
 GF_EXPORT void *udev_device_unref(void *device);
 
-static const struct gf_hwloc_env_variable *_Atomic variables;
-
-GF_EXPORT void gf_hwloc_env_set(const struct gf_hwloc_env_variable *list)
-{
-    gf_store_release(&variables, list);
-}
-
+/*
+ * Without plugins, and without messages on standard error if firmware data contradicts itself. No
+ * other variable is set.
+ */
 char *gfhenv(const char *name)
 {
-    const struct gf_hwloc_env_variable *v = gf_load_acquire(&variables);
-    for (; v && v->name; v++)
-        if (strcmp(v->name, name) == 0)
-            return (char *)(uintptr_t)v->value;
-    return NULL;
+    static char quiet[] = "2", none[] = "";
+
+    return strcmp(name, "HWLOC_HIDE_ERRORS") == 0    ? quiet
+           : strcmp(name, "HWLOC_PLUGINS_PATH") == 0 ? none
+                                                     : NULL;
 }
 
 void *gfhopn(const char *path, int flags)

@@ -6,19 +6,7 @@
  * Replaces getenv, dlopen and libudev for the private copy of hwloc, which then sees only a short
  * list of variables, no plugin and no udev. Variables HWLOC_* in the environment are meant for the
  * program's own hwloc, and a plugin would load OpenCL, X11 or CUDA.
- */
-
-struct gf_hwloc_env_variable {
-    const char *name, *value;
-};
-
-/*
- * Sets the variables that the copy sees. list: ends with a NULL name, and must stay valid until the
- * process ends.
- */
-void gf_hwloc_env_set(const struct gf_hwloc_env_variable *list);
-
-/*
+ *
  * Replaces syscall in the private copy of libnuma. libnuma's constructor calls set_mempolicy to
  * find out which policies the kernel supports, and then restores the old policy. A seccomp filter
  * may kill the process for this call, even if the process needs no policy. So set_mempolicy fails

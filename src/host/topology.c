@@ -7,7 +7,6 @@
 #include "host/topology.h"
 
 #include "base/input_file.h"
-#include "host/private_env.h"
 #include "os/procfs.h"
 
 #include <hwloc.h>
@@ -272,16 +271,6 @@ static int read_xml(const char *recorded, struct gf_machine *machine)
     return error;
 }
 
-/*
- * The variables that the private copy of hwloc sees. Without them it would load plugins, and print
- * on standard error if firmware data contradicts itself.
- */
-static const struct gf_hwloc_env_variable environment[] = {
-    {"HWLOC_HIDE_ERRORS", "2"},
-    {"HWLOC_PLUGINS_PATH", ""},
-    {NULL, NULL},
-};
-
 static int hwloc_error(void)
 {
     return errno ? -errno : -EINVAL;
@@ -328,7 +317,6 @@ static int choose_source(hwloc_topology_t topology, const char *recorded)
 
 static int open_topology(const char *recorded, hwloc_topology_t *ret)
 {
-    gf_hwloc_env_set(environment);
     errno = 0;
     if (hwloc_topology_init(ret))
         return hwloc_error();
