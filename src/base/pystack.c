@@ -205,11 +205,6 @@ enum {
 #define HOLDING_MOST 24
 #define NAMED_MOST 95 /* a thread with more frames of Python has no name here */
 
-struct reader {
-    const struct gf_pystack_layout *layout;
-    const struct gf_pystack_memory *memory;
-};
-
 /* version: a text such as "3.11.2 (main, Nov 30 2024, ...) [GCC 12.2.0]". */
 const struct gf_pystack_layout *gf_pystack_layout(const char *version)
 {
@@ -225,18 +220,18 @@ const struct gf_pystack_layout *gf_pystack_layout(const char *version)
     return NULL;
 }
 
-static bool read_bytes(const struct reader *r, uintptr_t address, void *ret, size_t size)
+static bool read_bytes(const struct gf_pystack *r, uintptr_t address, void *ret, size_t size)
 {
     return r->memory->read(r->memory->closure, address, ret, size) == size;
 }
 
-static bool read_pointer(const struct reader *r, uintptr_t address, uintptr_t *ret)
+static bool read_pointer(const struct gf_pystack *r, uintptr_t address, uintptr_t *ret)
 {
     return read_bytes(r, address, ret, sizeof(*ret));
 }
 
 /* wanted: at most 31 characters. */
-static bool is_of_type(const struct reader *r, uintptr_t object, const char *wanted)
+static bool is_of_type(const struct gf_pystack *r, uintptr_t object, const char *wanted)
 {
     uintptr_t type, name;
     char text[32];
@@ -254,7 +249,7 @@ struct string {
     bool ascii;
 };
 
-static bool read_string_header(const struct reader *r, uintptr_t object, struct string *ret)
+static bool read_string_header(const struct gf_pystack *r, uintptr_t object, struct string *ret)
 {
     uint32_t state;
 
@@ -271,7 +266,7 @@ static bool read_string_header(const struct reader *r, uintptr_t object, struct 
 /*
  * Reads a Python str as UTF-8. If ret is too small, reads only the last characters, as many as fit.
  */
-static bool read_string(const struct reader *r, uintptr_t object, char *ret, size_t size)
+static bool read_string(const struct gf_pystack *r, uintptr_t object, char *ret, size_t size)
 {
     struct string string;
     unsigned char units[64 * 4];
@@ -306,7 +301,7 @@ static bool read_string(const struct reader *r, uintptr_t object, char *ret, siz
 }
 
 /* member: where a code object has the address of the table's bytes object. */
-static bool find_table(const struct reader *r, uintptr_t member, struct gf_pystack_table *ret)
+static bool find_table(const struct gf_pystack *r, uintptr_t member, struct gf_pystack_table *ret)
 {
     uintptr_t object;
 
@@ -319,7 +314,7 @@ static bool find_table(const struct reader *r, uintptr_t member, struct gf_pysta
 }
 
 /* Sets *ret to the offset of the frame's instruction in the bytecode. */
-static bool find_instruction(const struct reader *r, uintptr_t frame, uintptr_t code,
+static bool find_instruction(const struct gf_pystack *r, uintptr_t frame, uintptr_t code,
                              uintptr_t *ret)
 {
     int32_t step;
@@ -336,7 +331,7 @@ static bool find_instruction(const struct reader *r, uintptr_t frame, uintptr_t 
     return *ret < 1 << 28;
 }
 
-static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code,
+static bool find_line(const struct gf_pystack *r, uintptr_t frame, uintptr_t code,
                       struct gf_pystack_frame *ret)
 {
     struct gf_pystack_table table;
@@ -350,7 +345,7 @@ static bool find_line(const struct reader *r, uintptr_t frame, uintptr_t code,
     return r->layout->line(&table, at, &ret->line);
 }
 
-static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystack_frame *ret)
+static bool read_frame(const struct gf_pystack *r, uintptr_t frame, struct gf_pystack_frame *ret)
 {
     const struct gf_pystack_layout *layout = r->layout;
     uintptr_t code, file, name;
@@ -366,25 +361,22 @@ static bool read_frame(const struct reader *r, uintptr_t frame, struct gf_pystac
            find_line(r, frame, code, ret);
 }
 
-static bool is_interpreters_own(const struct reader *r, uintptr_t frame)
+static bool is_interpreters_own(const struct gf_pystack *r, uintptr_t frame)
 {
     unsigned char owner;
     return r->layout->owner >= 0 && read_bytes(r, frame + (unsigned)r->layout->owner, &owner, 1) &&
            owner >= OWNER_INTERPRETER;
 }
 
-bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
-                             const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                             uintptr_t thread)
+bool gf_pystack_is_of_thread(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t thread)
 {
-    const struct reader r = {layout, memory};
     uintptr_t found;
 
-    return layout->thread_id && thread_state &&
-           read_pointer(&r, thread_state + layout->thread_id, &found) && found == thread;
+    return r->layout->thread_id && thread_state &&
+           read_pointer(r, thread_state + r->layout->thread_id, &found) && found == thread;
 }
 
-static bool find_frame(const struct reader *r, uintptr_t thread_state, uintptr_t *ret)
+static bool find_frame(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t *ret)
 {
     const int c_frame = r->layout->c_frame;
 
@@ -392,24 +384,22 @@ static bool find_frame(const struct reader *r, uintptr_t thread_state, uintptr_t
            (c_frame < 0 || read_pointer(r, *ret + (unsigned)c_frame, ret));
 }
 
-size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
-                         const struct gf_pystack_memory *memory, uintptr_t thread_state,
+size_t gf_pystack_frames(const struct gf_pystack *r, uintptr_t thread_state,
                          struct gf_pystack_frame *ret, size_t cap, bool *ret_whole)
 {
-    const struct reader r = {layout, memory};
     uintptr_t frame;
     size_t count = 0;
-    bool known = find_frame(&r, thread_state, &frame);
+    bool known = find_frame(r, thread_state, &frame);
     unsigned unread = 0;
 
     for (size_t i = 0; known && frame && count < cap && i < STEPS(cap); i++) {
-        if (!is_interpreters_own(&r, frame)) {
-            if (read_frame(&r, frame, &ret[count]))
+        if (!is_interpreters_own(r, frame)) {
+            if (read_frame(r, frame, &ret[count]))
                 ret[count++].inner = unread;
             else
                 unread++;
         }
-        known = read_pointer(&r, frame + layout->previous, &frame);
+        known = read_pointer(r, frame + r->layout->previous, &frame);
     }
     if (ret_whole)
         *ret_whole = known && !frame;
@@ -437,7 +427,7 @@ size_t gf_pystack_own_frame(const struct gf_pystack_frame *frames, size_t count,
  * Finds the names and the values of an object's attributes. Python creates no dictionary for an
  * object before a program reads it.
  */
-static bool find_attributes(const struct reader *r, uintptr_t object, uintptr_t *ret_keys,
+static bool find_attributes(const struct gf_pystack *r, uintptr_t object, uintptr_t *ret_keys,
                             uintptr_t *ret_values)
 {
     const unsigned minor = r->layout->minor;
@@ -458,8 +448,8 @@ static bool find_attributes(const struct reader *r, uintptr_t object, uintptr_t 
     return (*ret_values)++ & 1;
 }
 
-static bool read_attribute(const struct reader *r, uintptr_t object, const char *name, char *ret,
-                           size_t size)
+static bool read_attribute(const struct gf_pystack *r, uintptr_t object, const char *name,
+                           char *ret, size_t size)
 {
     uintptr_t keys, values, count, key, value;
     unsigned char index_bits;
@@ -478,47 +468,42 @@ static bool read_attribute(const struct reader *r, uintptr_t object, const char 
     return false;
 }
 
-bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
-                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                            char *ret, size_t size)
+bool gf_pystack_thread_name(const struct gf_pystack *r, uintptr_t thread_state, char *ret,
+                            size_t size)
 {
-    const struct reader r = {layout, memory};
     struct gf_pystack_frame outermost;
     uintptr_t frame, last = 0, self;
 
-    if (!find_frame(&r, thread_state, &frame))
+    if (!find_frame(r, thread_state, &frame))
         return false;
     for (unsigned i = 0; frame && i < STEPS(NAMED_MOST); i++) {
-        if (!is_interpreters_own(&r, frame))
+        if (!is_interpreters_own(r, frame))
             last = frame;
-        if (!read_pointer(&r, frame + layout->previous, &frame))
+        if (!read_pointer(r, frame + r->layout->previous, &frame))
             return false;
     }
-    return !frame && last && read_frame(&r, last, &outermost) &&
+    return !frame && last && read_frame(r, last, &outermost) &&
            strcmp(outermost.function, "Thread._bootstrap") == 0 &&
-           read_pointer(&r, last + frame_locals, &self) &&
-           read_attribute(&r, self, "_name", ret, size);
+           read_pointer(r, last + frame_locals, &self) &&
+           read_attribute(r, self, "_name", ret, size);
 }
 
 /* The object whose method is called is on the stack of the function that calls it. */
-bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
-                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                            uintptr_t futex)
+bool gf_pystack_is_in_queue(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t futex)
 {
-    const struct reader r = {layout, memory};
-    const unsigned minor = layout->minor;
+    const unsigned minor = r->layout->minor;
     uintptr_t frame, code, object, lock;
     uint32_t sizes[3]; /* of a code object's stack, its first line, the number of its variables */
 
-    if (minor < 11 || minor > 13 || !find_frame(&r, thread_state, &frame) ||
-        !read_pointer(&r, frame + layout->code, &code) || !is_of_type(&r, code, "code") ||
-        !read_bytes(&r, code + layout->first_line - sizeof(*sizes), sizes, sizeof(sizes)))
+    if (minor < 11 || minor > 13 || !find_frame(r, thread_state, &frame) ||
+        !read_pointer(r, frame + r->layout->code, &code) || !is_of_type(r, code, "code") ||
+        !read_bytes(r, code + r->layout->first_line - sizeof(*sizes), sizes, sizeof(sizes)))
         return false;
     const uintptr_t stack = frame + frame_locals + sizes[2] * sizeof(object);
     for (size_t i = 0; i < gf_min(sizes[0], (uint32_t)STACK_MOST); i++)
-        if (read_pointer(&r, stack + i * sizeof(object), &object) &&
-            is_of_type(&r, object, "_queue.SimpleQueue") &&
-            read_pointer(&r, object + lock_semaphore, &lock) &&
+        if (read_pointer(r, stack + i * sizeof(object), &object) &&
+            is_of_type(r, object, "_queue.SimpleQueue") &&
+            read_pointer(r, object + lock_semaphore, &lock) &&
             (minor < 13 ? lock == futex : (lock & 0xff) == 1))
             return true;
     return false;
@@ -555,7 +540,7 @@ static size_t count_kept(const struct gf_pystack_table *exceptions, size_t at)
 }
 
 /* Inside of a `with` statement, the lock's method __exit__ is on the stack of the function. */
-static bool is_in_with(const struct reader *r, uintptr_t frame, uintptr_t futex)
+static bool is_in_with(const struct gf_pystack *r, uintptr_t frame, uintptr_t futex)
 {
     struct gf_pystack_table exceptions;
     uintptr_t code, at, object, self, lock;
@@ -577,32 +562,29 @@ static bool is_in_with(const struct reader *r, uintptr_t frame, uintptr_t futex)
     return false;
 }
 
-bool gf_pystack_holder(const struct gf_pystack_layout *layout,
-                       const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                       uintptr_t futex, struct gf_pystack_frame *ret)
+bool gf_pystack_holder(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t futex,
+                       struct gf_pystack_frame *ret)
 {
-    const struct reader r = {layout, memory};
     uintptr_t frame;
-    bool known = layout->minor >= 11 && layout->minor <= 13 && find_frame(&r, thread_state, &frame);
+    bool known =
+        r->layout->minor >= 11 && r->layout->minor <= 13 && find_frame(r, thread_state, &frame);
 
     for (unsigned i = 0; known && frame && i < STEPS(HOLDING_MOST); i++) {
-        if (is_in_with(&r, frame, futex))
-            return read_frame(&r, frame, ret);
-        known = read_pointer(&r, frame + layout->previous, &frame);
+        if (is_in_with(r, frame, futex))
+            return read_frame(r, frame, ret);
+        known = read_pointer(r, frame + r->layout->previous, &frame);
     }
     return false;
 }
 
-bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,
-                              const struct gf_pystack_memory *memory, uintptr_t thread_state)
+bool gf_pystack_is_collecting(const struct gf_pystack *r, uintptr_t thread_state)
 {
-    const struct reader r = {layout, memory};
     uintptr_t interpreter, youngest;
     int32_t collecting;
 
-    if (!layout->gc || !read_pointer(&r, thread_state + state_interpreter, &interpreter))
+    if (!r->layout->gc || !read_pointer(r, thread_state + state_interpreter, &interpreter))
         return false;
-    const uintptr_t gc = interpreter + layout->gc;
-    return read_pointer(&r, gc + gc_youngest, &youngest) && youngest == gc + gc_generations &&
-           read_bytes(&r, gc + gc_collecting, &collecting, sizeof(collecting)) && collecting == 1;
+    const uintptr_t gc = interpreter + r->layout->gc;
+    return read_pointer(r, gc + gc_youngest, &youngest) && youngest == gc + gc_generations &&
+           read_bytes(r, gc + gc_collecting, &collecting, sizeof(collecting)) && collecting == 1;
 }

@@ -51,6 +51,12 @@ struct gf_pystack_frame {
 
 struct gf_pystack_layout;
 
+/* How to read the structures of a process that runs Python. */
+struct gf_pystack {
+    const struct gf_pystack_layout *layout; /* not NULL */
+    const struct gf_pystack_memory *memory;
+};
+
 /*
  * Returns the layout of the interpreter whose Py_GetVersion() returns `version`. Versions 3.9 to
  * 3.15 are supported. Returns NULL for other versions, and for free-threaded builds, whose object
@@ -63,17 +69,14 @@ const struct gf_pystack_layout *gf_pystack_layout(const char *version);
  * is `thread`. The address may be stale. Returns false for Python 3.12 and later: there a thread
  * gets its own state from the interpreter, and needs no such check.
  */
-bool gf_pystack_is_of_thread(const struct gf_pystack_layout *layout,
-                             const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                             uintptr_t thread);
+bool gf_pystack_is_of_thread(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t thread);
 
 /*
  * Stores the innermost `cap` frames in ret, innermost first, and returns their number. thread_state
  * is the address of the thread's PyThreadState. ret_whole, unless NULL, becomes whether there are no
  * further frames.
  */
-size_t gf_pystack_frames(const struct gf_pystack_layout *layout,
-                         const struct gf_pystack_memory *memory, uintptr_t thread_state,
+size_t gf_pystack_frames(const struct gf_pystack *r, uintptr_t thread_state,
                          struct gf_pystack_frame *ret, size_t cap, bool *ret_whole);
 
 /*
@@ -88,17 +91,14 @@ size_t gf_pystack_own_frame(const struct gf_pystack_frame *frames, size_t count,
  * Reads the name of the threading.Thread that runs this thread state, as UTF-8. Returns false if the
  * thread has none, or for versions other than 3.11 to 3.13.
  */
-bool gf_pystack_thread_name(const struct gf_pystack_layout *layout,
-                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                            char *ret, size_t size);
+bool gf_pystack_thread_name(const struct gf_pystack *r, uintptr_t thread_state, char *ret,
+                            size_t size);
 
 /*
  * Whether the thread waits in get() of an empty queue.SimpleQueue, which is a function of C without a
  * frame. futex: the one that the thread waits for. False for versions other than 3.11 to 3.13.
  */
-bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
-                            const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                            uintptr_t futex);
+bool gf_pystack_is_in_queue(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t futex);
 
 /*
  * Whether the thread is inside of a `with` statement of the lock whose semaphore is at the address
@@ -106,13 +106,11 @@ bool gf_pystack_is_in_queue(const struct gf_pystack_layout *layout,
  * innermost 24 or more. False for a lock that is held in another way, and for versions other than
  * 3.11 to 3.13.
  */
-bool gf_pystack_holder(const struct gf_pystack_layout *layout,
-                       const struct gf_pystack_memory *memory, uintptr_t thread_state,
-                       uintptr_t futex, struct gf_pystack_frame *ret);
+bool gf_pystack_holder(const struct gf_pystack *r, uintptr_t thread_state, uintptr_t futex,
+                       struct gf_pystack_frame *ret);
 
 /*
  * Whether a thread collects garbage in the interpreter of this thread state. Only the thread that
  * holds Python's lock can. False for Python 3.14 and later, whose members differ.
  */
-bool gf_pystack_is_collecting(const struct gf_pystack_layout *layout,
-                              const struct gf_pystack_memory *memory, uintptr_t thread_state);
+bool gf_pystack_is_collecting(const struct gf_pystack *r, uintptr_t thread_state);

@@ -152,11 +152,11 @@ static void test_another_process(void **state)
     }
     assert_int_equal(read(pipe_fds[0], &ready, 1), 1);
     const struct gf_pystack_memory memory = {read_child, (void *)(uintptr_t)&child};
+    const struct gf_pystack reader = {gf_pystack_layout(*fake_version), &memory};
     const char *probe;
     const bool readable = read_child((void *)(uintptr_t)&child, (uintptr_t)fake_version, &probe,
                                      sizeof(probe)) == sizeof(probe);
-    const size_t count = gf_pystack_frames(gf_pystack_layout(*fake_version), &memory,
-                                           (uintptr_t)thread_state(), frame, 2, NULL);
+    const size_t count = gf_pystack_frames(&reader, (uintptr_t)thread_state(), frame, 2, NULL);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
     if (!readable)

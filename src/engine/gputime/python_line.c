@@ -93,14 +93,15 @@ static size_t read_cached(void *closure, uintptr_t address, void *ret, size_t si
     return done;
 }
 
-/* Returns a process's memory, of which nothing is cached yet. */
-static struct gf_pystack_memory memory_of(pid_t pid)
+/* Returns how to read a process, of which nothing is cached yet. */
+static struct gf_pystack read_anew(pid_t pid)
 {
     static struct cache cache; /* used on the sampler's thread only */
+    static const struct gf_pystack_memory memory = {read_cached, &cache};
 
     cache.pid = pid;
     memset(cache.at, 0, sizeof(cache.at));
-    return (struct gf_pystack_memory){read_cached, &cache};
+    return (struct gf_pystack){interpreter.layout, &memory};
 }
 
 static bool is_equal(const struct gf_pystack_frame *a, const struct gf_pystack_frame *b)
@@ -170,10 +171,9 @@ static const struct gf_pystack_frame *frame_from_end(const struct walks *w, int 
 static void read_twice(pid_t pid, uintptr_t state, size_t most, struct walks *ret)
 {
     for (int i = 0; i < 2; i++) {
-        const struct gf_pystack_memory memory = memory_of(pid);
-        ret->collects[i] = gf_pystack_is_collecting(interpreter.layout, &memory, state);
-        ret->count[i] = gf_pystack_frames(interpreter.layout, &memory, state, ret->frames[i], most,
-                                          &ret->reached[i]);
+        const struct gf_pystack python = read_anew(pid);
+        ret->collects[i] = gf_pystack_is_collecting(&python, state);
+        ret->count[i] = gf_pystack_frames(&python, state, ret->frames[i], most, &ret->reached[i]);
     }
     ret->whole = ret->reached[0] && ret->reached[1];
     ret->common = 0;
@@ -260,12 +260,10 @@ bool gf_python_line_read(pid_t pid, uintptr_t state, struct gf_python_place *ret
 
 bool gf_python_line_has_frames(uintptr_t state)
 {
-    const struct gf_pystack_memory memory = memory_of(0);
+    const struct gf_pystack python = read_anew(0);
     struct gf_pystack_frame frame;
-    bool whole;
 
-    return interpreter.layout && state &&
-           gf_pystack_frames(interpreter.layout, &memory, state, &frame, 1, &whole);
+    return python.layout && state && gf_pystack_frames(&python, state, &frame, 1, NULL);
 }
 
 /* The first words of a PyThreadState of CPython 3.9 to 3.15. */
@@ -308,10 +306,10 @@ struct holder {
 static bool read_if_holder(uintptr_t state, void *closure)
 {
     const struct holder *const holder = closure;
-    const struct gf_pystack_memory memory = memory_of(0);
+    const struct gf_pystack python = read_anew(0);
     struct gf_pystack_frame frame;
 
-    if (!gf_pystack_holder(interpreter.layout, &memory, state, holder->futex, &frame) ||
+    if (!gf_pystack_holder(&python, state, holder->futex, &frame) ||
         gf_path_is_python_library(frame.file))
         return false;
     set_line(&frame, holder->ret);
@@ -325,10 +323,9 @@ bool gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_pyth
 
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)
 {
-    const struct gf_pystack_memory memory = memory_of(pid);
+    const struct gf_pystack python = read_anew(pid);
 
-    return interpreter.layout && state &&
-           gf_pystack_is_in_queue(interpreter.layout, &memory, state, futex);
+    return python.layout && state && gf_pystack_is_in_queue(&python, state, futex);
 }
 
 uintptr_t gf_python_line_runtime(size_t *ret_size)

@@ -89,13 +89,12 @@ static size_t read_own(void *closure, uintptr_t address, void *ret, size_t size)
  * Up to Python 3.11, PyGILState_GetThisThreadState returns the thread's first state. That is its
  * state in the main interpreter, even while the thread runs a subinterpreter. So if the state that
  * holds Python's lock belongs to this thread, that state is returned. If it belongs to another
- * thread, it may be freed at any time, so it is read through `memory`.
+ * thread, it may be freed at any time, so it is read by a system call.
  */
-static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
-                                   const struct gf_pystack_memory *memory)
+static uintptr_t find_thread_state(const struct gf_pystack *own)
 {
     const uintptr_t current = interpreter.current ? (uintptr_t)interpreter.current() : 0;
-    return gf_pystack_is_of_thread(of, memory, current, (uintptr_t)pthread_self())
+    return gf_pystack_is_of_thread(own, current, (uintptr_t)pthread_self())
                ? current
                : (uintptr_t)interpreter.this_thread();
 }
@@ -103,13 +102,11 @@ static uintptr_t find_thread_state(const struct gf_pystack_layout *of,
 /* The functions of the interpreter that are called here only read stored values. */
 size_t gf_python_frames(struct gf_pystack_frame *ret, size_t cap)
 {
-    static const struct gf_pystack_memory own = {read_own, NULL};
+    static const struct gf_pystack_memory memory = {read_own, NULL};
+    const struct gf_pystack own = {is_loaded() ? find_layout() : NULL, &memory};
+    const uintptr_t thread = own.layout ? find_thread_state(&own) : 0;
 
-    if (!is_loaded())
-        return 0;
-    const struct gf_pystack_layout *found = find_layout();
-    const uintptr_t thread = found ? find_thread_state(found, &own) : 0;
-    return thread ? gf_pystack_frames(found, &own, thread, ret, cap, NULL) : 0;
+    return thread ? gf_pystack_frames(&own, thread, ret, cap, NULL) : 0;
 }
 
 uintptr_t gf_python_thread_state(void)

@@ -178,15 +178,15 @@ static size_t read_python(const struct gf_python_threads *python, struct gf_targ
                           struct gf_stack *stack)
 {
     const struct gf_pystack_memory memory = {gf_target_read, target};
+    const struct gf_pystack reader = {python->layout, &memory};
     size_t count = 0;
 
     for (size_t k = 0; k < python->count && count < max; k++)
         if (python->states[k].thread == i) {
             const uintptr_t state = python->states[k].state;
-            count +=
-                gf_pystack_frames(python->layout, &memory, state, ret + count, max - count, NULL);
-            if (!stack->name[0] && !gf_pystack_thread_name(python->layout, &memory, state,
-                                                           stack->name, sizeof(stack->name)))
+            count += gf_pystack_frames(&reader, state, ret + count, max - count, NULL);
+            if (!stack->name[0] &&
+                !gf_pystack_thread_name(&reader, state, stack->name, sizeof(stack->name)))
                 stack->name[0] = '\0';
         }
     return count;
