@@ -21,14 +21,12 @@ static void put_field(struct gf_textbuf *out, const struct spec *spec, const cha
     const size_t width = spec->width > 0 ? (size_t)spec->width : 0;
     const size_t fill = width > length ? width - length : 0;
 
-    if (!spec->left)
-        for (size_t i = 0; i < fill; i++)
-            put(out, spec->zero ? '0' : ' ');
+    for (size_t i = 0; !spec->left && i < fill; i++)
+        put(out, spec->zero ? '0' : ' ');
     for (size_t i = 0; i < length; i++)
         put(out, text[i]);
-    if (spec->left)
-        for (size_t i = 0; i < fill; i++)
-            put(out, ' ');
+    for (size_t i = 0; spec->left && i < fill; i++)
+        put(out, ' ');
 }
 
 static void put_number(struct gf_textbuf *out, struct spec *spec, uint64_t value, unsigned base,
@@ -60,6 +58,17 @@ static void put_string(struct gf_textbuf *out, const struct spec *spec, const ch
               spec->precision >= 0 ? strnlen(text, (size_t)spec->precision) : strlen(text));
 }
 
+static const char *read_count(const char *p, int *ret, va_list *args)
+{
+    if (*p == '*') {
+        *ret = va_arg(*args, int);
+        return p + 1;
+    }
+    for (; *p >= '0' && *p <= '9'; p++)
+        *ret = *ret * 10 + (*p - '0');
+    return p;
+}
+
 static const char *read_spec(const char *p, struct spec *spec, va_list *args)
 {
     for (;; p++) {
@@ -70,22 +79,11 @@ static const char *read_spec(const char *p, struct spec *spec, va_list *args)
         else
             break;
     }
-    if (*p == '*') {
-        spec->width = va_arg(*args, int);
-        p++;
-    }
-    for (; *p >= '0' && *p <= '9'; p++)
-        spec->width = spec->width * 10 + (*p - '0');
-    if (*p == '.') {
-        spec->precision = 0;
-        if (*++p == '*') {
-            spec->precision = va_arg(*args, int);
-            p++;
-        }
-        for (; *p >= '0' && *p <= '9'; p++)
-            spec->precision = spec->precision * 10 + (*p - '0');
-    }
-    return p;
+    p = read_count(p, &spec->width, args);
+    if (*p != '.')
+        return p;
+    spec->precision = 0;
+    return read_count(p + 1, &spec->precision, args);
 }
 
 /* So the modifiers l, ll and z mean the same. */

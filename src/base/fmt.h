@@ -35,26 +35,13 @@ void gf_say_bytes(struct gf_textbuf *words, uint64_t bytes);
  */
 static inline size_t gf_utf8_encode(uint32_t point, char ret[4])
 {
-    if (point < 0x80) {
-        ret[0] = (char)point;
-        return 1;
-    }
-    if (point < 0x800) {
-        ret[0] = (char)(0xc0 | point >> 6);
-        ret[1] = (char)(0x80 | (point & 0x3f));
-        return 2;
-    }
-    if (point < 0x10000) {
-        ret[0] = (char)(0xe0 | point >> 12);
-        ret[1] = (char)(0x80 | (point >> 6 & 0x3f));
-        ret[2] = (char)(0x80 | (point & 0x3f));
-        return 3;
-    }
-    ret[0] = (char)(0xf0 | point >> 18);
-    ret[1] = (char)(0x80 | (point >> 12 & 0x3f));
-    ret[2] = (char)(0x80 | (point >> 6 & 0x3f));
-    ret[3] = (char)(0x80 | (point & 0x3f));
-    return 4;
+    static const unsigned char begin[] = {0, 0xc0, 0xe0, 0xf0};
+    const unsigned more = (point >= 0x80) + (point >= 0x800) + (point >= 0x10000);
+
+    ret[0] = (char)(begin[more] | point >> 6 * more);
+    for (unsigned i = 1; i <= more; i++)
+        ret[i] = (char)(0x80 | (point >> 6 * (more - i) & 0x3f));
+    return more + 1;
 }
 
 /* Reads one code point of UTF-8. Returns its length in bytes; 0 if the bytes are not valid UTF-8. */
