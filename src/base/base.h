@@ -99,6 +99,13 @@ static inline void *gf_scratch_take(size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
+/* The same, but children that are forked later share the memory. */
+static inline void *gf_scratch_share(size_t bytes)
+{
+    void *at = gf_scratch_map(bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+    return at == MAP_FAILED ? NULL : at;
+}
+
 static inline void gf_scratch_give(void *at, size_t bytes)
 {
     if (at)

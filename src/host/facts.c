@@ -137,12 +137,12 @@ struct job {
 static int probe_mbind(const struct gf_nodes *nodes)
 {
     const size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *page = gf_scratch_take(size);
 
-    if (page == MAP_FAILED)
+    if (!page)
         return errno;
     const int error = gf_mempolicy_set_range(page, size, GF_MPOL_PREFERRED, nodes);
-    munmap(page, size);
+    gf_scratch_give(page, size);
     return -error;
 }
 

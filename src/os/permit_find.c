@@ -129,11 +129,10 @@ static bool run_trial(struct trial *trial, unsigned wanted)
 
 static unsigned try_calls(unsigned wanted)
 {
-    struct trial *trial = (struct trial *)syscall(SYS_mmap, NULL, PAGE, PROT_READ | PROT_WRITE,
-                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    struct trial *trial = gf_scratch_share(PAGE);
     uint64_t all = ~UINT64_C(0), before;
 
-    if (trial == MAP_FAILED)
+    if (!trial)
         return 0;
     /*
      * All signals are blocked, so the child runs no signal handler of the program, not even for
@@ -144,7 +143,7 @@ static unsigned try_calls(unsigned wanted)
         ;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
     const unsigned passed = trial->passed;
-    syscall(SYS_munmap, trial, PAGE);
+    gf_scratch_give(trial, PAGE);
     return passed;
 }
 

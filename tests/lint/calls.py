@@ -50,7 +50,6 @@ PERMITTED = {
     "src/engine/transfer/pinned/pinned_mapping.c": {
         "pages": "memory that the library mapped itself; populates pages; takes none away",
     },
-    "src/host/facts.c": {"pages": OWN},
     "src/host/gpu.c": {
         "descriptors": "finds a loaded library by its path, which opens no file; within cuInit, as the driver opens files",
     },
@@ -62,7 +61,7 @@ PERMITTED = {
         "descriptors": "files that stay open; identity checked before close; on threads with a descriptor table of their own",
     },
     "src/os/own_table.c": {"descriptors": "makes the tables, in which the rest opens files"},
-    "src/os/permit_find.c": {"pages": OWN, "descriptors": "in a child process that only tries calls"},
+    "src/os/permit_find.c": {"descriptors": "in a child process that only tries calls"},
     "src/os/procfs.c": {"descriptors": "refuses to open in the program's table"},
     "src/preload/attach/attach.c": {"descriptors": "loads the engine within cuInit", "pages": OWN},
     "src/preload/attach/counters.c": {"pages": OWN},

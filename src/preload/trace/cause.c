@@ -336,10 +336,9 @@ static struct gf_stall_count *_Atomic counts = own;
 
 void gf_stall_count_share(void)
 {
-    struct gf_stall_count *shared = (struct gf_stall_count *)syscall(
-        SYS_mmap, NULL, sizeof(own), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    struct gf_stall_count *shared = gf_scratch_share(sizeof(own));
 
-    if ((void *)shared == MAP_FAILED)
+    if (!shared)
         return;
     memcpy(shared, own, sizeof(own));
     gf_store_release(&counts, shared);

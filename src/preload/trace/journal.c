@@ -26,15 +26,12 @@ static _Atomic unsigned *_Atomic wiped_mark; /* NULL if the kernel cannot wipe p
 
 static void map_mark(void)
 {
-    void *page = (void *)syscall(SYS_mmap, NULL, BYTES, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+    void *page = gf_scratch_take(BYTES);
 
-    if (page == MAP_FAILED)
-        return;
-    if (syscall(SYS_madvise, page, BYTES, MADV_WIPEONFORK) == 0)
+    if (page && syscall(SYS_madvise, page, BYTES, MADV_WIPEONFORK) == 0)
         gf_store_release(&wiped_mark, page);
     else
-        syscall(SYS_munmap, page, BYTES);
+        gf_scratch_give(page, BYTES);
 }
 
 /*
@@ -457,14 +454,6 @@ void gf_journal_count(struct gf_journal_count *ret)
     ret->dropped = __atomic_load_n(&journal_slots()->sums->dropped, __ATOMIC_RELAXED);
 }
 
-/* A raw system call, because the mmap of another preloaded library may allocate. */
-static void *map_memory(size_t size, int sharing)
-{
-    void *const ret = (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE,
-                                      sharing | MAP_ANONYMOUS, -1, 0L);
-    return ret == MAP_FAILED ? NULL : ret;
-}
-
 void gf_journal_share(void)
 {
     static struct gf_line_slots shared = {.count = SHARED_LINES};
@@ -472,9 +461,9 @@ void gf_journal_share(void)
     if (!gf_journal_wanted() || journal_slots() != &own)
         return;
     detect_fork();
-    shared.line = map_memory(SHARED_LINES * sizeof(*shared.line), MAP_PRIVATE);
+    shared.line = gf_scratch_take(SHARED_LINES * sizeof(*shared.line));
     shared.sums =
-        map_memory(sizeof(*shared.sums) + SHARED_LINES * sizeof(struct gf_line_slot), MAP_SHARED);
+        gf_scratch_share(sizeof(*shared.sums) + SHARED_LINES * sizeof(struct gf_line_slot));
     if (!shared.line || !shared.sums)
         return;
     for (unsigned i = 0; i < SHARED_LINES; i++)

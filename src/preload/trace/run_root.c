@@ -85,10 +85,9 @@ static void at_exit(int status, void *unused)
 
 void gf_run_root_open(void)
 {
-    struct root *shared = (struct root *)syscall(
-        SYS_mmap, NULL, sizeof(*root), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0L);
+    struct root *shared = gf_scratch_share(sizeof(*root));
 
-    if ((void *)shared == MAP_FAILED)
+    if (!shared)
         return;
     shared->pid = getpid();
     if (on_exit(at_exit, NULL) == 0)
