@@ -46,6 +46,11 @@ static inline uint64_t gf_bytes_counted(uint64_t bytes)
     return bytes >> 48 ? 0 : bytes;
 }
 
+static inline bool gf_begins(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
 /* Restores errno at the end of the block in which it stands: a function that keeps errno begins so. */
 #define gf_keep_errno()                                                                            \
     const int gf_errno_kept __attribute__((unused, cleanup(gf_errno_restore))) = errno

@@ -107,8 +107,7 @@ static bool names_trusted_user(const char *options)
     if (!at)
         return false;
     gf_fmt(own, sizeof(own), ",user_id=%u,", geteuid());
-    return strncmp(at, ",user_id=0,", 11) == 0 ||
-           (strncmp(at, own, strlen(own)) == 0 && !is_in_user_namespace());
+    return gf_begins(at, ",user_id=0,") || (gf_begins(at, own) && !is_in_user_namespace());
 }
 
 /* A line of mountinfo: "36 35 0:58 / /point options - fuse source options". */
@@ -122,7 +121,7 @@ static void read_word(struct mount_line *line, const char *word, const char *dev
     if (++line->words == 3)
         line->is_device = strcmp(word, device) == 0;
     if (line->words == line->type) /* not virtiofs, which only root can mount */
-        line->is_fuse = strncmp(word, "fuse", strlen("fuse")) == 0;
+        line->is_fuse = gf_begins(word, "fuse");
     if (!line->type && strcmp(word, "-") == 0)
         line->type = line->words + 1;
 }

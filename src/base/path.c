@@ -30,7 +30,7 @@ bool gf_path_is_python_library(const char *path)
 
     if (*path == '<') { /* code without a file, such as NumPy's "<__array_function__ internals>" */
         for (size_t i = 0; i < GF_ARRAY_LEN(typed); i++)
-            if (strncmp(path, typed[i], strlen(typed[i])) == 0)
+            if (gf_begins(path, typed[i]))
                 return false;
         return true;
     }

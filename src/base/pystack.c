@@ -210,7 +210,7 @@ const struct gf_pystack_layout *gf_pystack_layout(const char *version)
 {
     unsigned minor = 0;
 
-    if (strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading"))
+    if (!gf_begins(version, "3.") || strstr(version, "free-threading"))
         return NULL;
     for (const char *p = version + 2; *p >= '0' && *p <= '9'; p++)
         minor = minor * 10 + (unsigned)(*p - '0');

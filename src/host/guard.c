@@ -194,7 +194,7 @@ static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bou
     uint64_t field[5];
     char *at = line + 3;
 
-    if (strncmp(line, "cpu", 3) != 0)
+    if (!gf_begins(line, "cpu"))
         return false;
     if (*at == ' ')
         return true; /* the line contains the sums over all CPUs */

@@ -96,15 +96,10 @@ int gf_hint_parse(const char *value, struct gf_hint *ret)
     return error;
 }
 
-static bool begins(const char *entry, const char *prefix)
-{
-    return strncmp(entry, prefix, strlen(prefix)) == 0;
-}
-
 int gf_hint_read(char *const *envp, struct gf_hint *ret)
 {
     for (; envp && *envp; envp++)
-        if (begins(*envp, entry_prefix))
+        if (gf_begins(*envp, entry_prefix))
             return gf_hint_parse(*envp + sizeof(entry_prefix) - 1, ret);
     return -ENOENT;
 }
@@ -120,7 +115,7 @@ static char **copy_environment(char *const *envp, size_t count, const char *pref
     if (!copy)
         return NULL;
     for (size_t i = 0; i < count; i++)
-        if (!begins(envp[i], prefix))
+        if (!gf_begins(envp[i], prefix))
             copy[at++] = envp[i];
     if (entry)
         copy[at++] = entry;
@@ -139,7 +134,7 @@ static bool still_copied(char *const *old, size_t count, const char *prefix, cha
         char *entry = __atomic_load_n(&old[i], __ATOMIC_ACQUIRE);
         if (!entry)
             return false;
-        if (!begins(entry, prefix) && entry != copy[at++])
+        if (!gf_begins(entry, prefix) && entry != copy[at++])
             return false;
     }
     return !old || !__atomic_load_n(&old[count], __ATOMIC_ACQUIRE);

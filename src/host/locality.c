@@ -27,12 +27,11 @@ static void read_map_word(const char *word, struct mapping *ret)
         const uint64_t pages = strtoull(end + 1, NULL, 10);
         ret->pages.node[gf_min(node, (uint64_t)GF_LOCALITY_NODES - 1)] += pages;
         ret->pages.total += pages;
-    } else if (strncmp(word, "kernelpagesize_kB=", 18) == 0) {
+    } else if (gf_begins(word, "kernelpagesize_kB=")) {
         ret->page_bytes = strtoull(word + 18, NULL, 10) * 1024;
-    } else if (strncmp(word, "anon=", 5) == 0) {
+    } else if (gf_begins(word, "anon=")) {
         ret->anonymous = true;
-    } else if (strncmp(word, "file=/dev/zero", 14) == 0 ||
-               strncmp(word, "file=/dev/shm/", 14) == 0) {
+    } else if (gf_begins(word, "file=/dev/zero") || gf_begins(word, "file=/dev/shm/")) {
         ret->anonymous = true; /* shared anonymous memory, and tensors of DataLoader workers */
     }
 }

@@ -80,7 +80,7 @@ static bool is_nvidia_gpu(const char *root, const char *bdf)
         return false;
     if (gf_procfs_read(text, sizeof(text), root, DEVICES "/%s/class", bdf) < 0)
         return false;
-    return strncmp(text, "0x0300", 6) == 0 || strncmp(text, "0x0302", 6) == 0;
+    return gf_begins(text, "0x0300") || gf_begins(text, "0x0302");
 }
 
 /* Reads the device with the address bdf, which is in canonical spelling. */

@@ -236,7 +236,7 @@ int gf_tasks_policy(int task, pid_t tid, char *buf, size_t size)
     if (!at)
         return error ? error : -EIO;
     size_t length = strcspn(at + 1, " \n");
-    if (strncmp(at + 1 + length, " (", 2) == 0)
+    if (gf_begins(at + 1 + length, " ("))
         length += 1 + strcspn(at + 2 + length, " \n");
     gf_fmt(buf, size, "%.*s", (int)length, at + 1);
     return 0;

@@ -38,8 +38,7 @@ static bool begins_assertion(const char *at, unsigned depth)
     static const char key[] = "indexes=";
     const char *const value = at + sizeof(key) - 1;
 
-    return depth ? strncmp(at, key, sizeof(key) - 1) == 0 &&
-                       strspn(value, "0123456789,*:") != strcspn(value, " )")
+    return depth ? gf_begins(at, key) && strspn(value, "0123456789,*:") != strcspn(value, " )")
                  : strncasecmp(at, "mem", strlen("mem")) == 0;
 }
 
@@ -123,7 +122,7 @@ static bool read_attributes(const char *at, const char *end, struct object *ret,
         *ret_closed = *name == '/';
         if (name + *ret_closed == end)
             return true;
-        if (name == at || !length || value >= end || strncmp(name + length, "=\"", 2) != 0)
+        if (name == at || !length || value >= end || !gf_begins(name + length, "=\""))
             return false;
         const char **place = find_value(ret, name, length, &other);
         const char *quote = memchr(value, '"', (size_t)(end - value));
@@ -225,15 +224,14 @@ static int read_objects(const char *text, struct gf_machine *machine)
     int error = 0;
 
     for (const char *tag = text; !error && (tag = strchr(tag, '<')); tag++) {
-        if (strncmp(tag, OBJECT, strlen(OBJECT)) == 0) {
+        if (gf_begins(tag, OBJECT)) {
             const char *end = strchr(tag, '>');
             if (!end || !read_attributes(tag + strlen(OBJECT), end, &object, &is_closed))
                 return -EINVAL;
             error = add_object(&object, &place, machine);
             place.depth += !is_closed;
             tag = end;
-        } else if (strncmp(tag, "</object>", strlen("</object>")) == 0 &&
-                   --place.depth <= place.package_depth) {
+        } else if (gf_begins(tag, "</object>") && --place.depth <= place.package_depth) {
             place.package = -1;
         }
     }

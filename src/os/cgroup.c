@@ -272,7 +272,7 @@ static char *root_of_file(char *line)
         root += *root == ' ';
     }
     end = root + strcspn(root, " ");
-    if (strncmp(end, " /etc/host", strlen(" /etc/host")) != 0)
+    if (!gf_begins(end, " /etc/host"))
         return NULL;
     *end = '\0';
     return root;

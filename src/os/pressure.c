@@ -73,7 +73,7 @@ static bool add_kept_rows(const struct gf_kept_file *file, const struct row *row
  */
 static bool parse_stalled(const char *text, uint64_t *ret_us)
 {
-    const char *total = strncmp(text, "some ", 5) == 0 ? strstr(text, "total=") : NULL;
+    const char *total = gf_begins(text, "some ") ? strstr(text, "total=") : NULL;
 
     if (total)
         *ret_us = gf_procfs_number(total + 6);

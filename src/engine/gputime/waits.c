@@ -151,7 +151,7 @@ void gf_wait_by_syscall(const char *text, struct gf_wait *ret)
 
     *ret = (struct gf_wait){.fd = -1};
     const long number = strtol(text, &end, 10);
-    if (strncmp(text, "running", 7) == 0)
+    if (gf_begins(text, "running"))
         ret->kind = gf_wait_running;
     else if (end == text)
         ret->kind = gf_wait_unread;
@@ -164,22 +164,18 @@ void gf_wait_by_syscall(const char *text, struct gf_wait *ret)
     parse_call(number, argument, ret);
 }
 
-static bool begins(const char *text, const char *start)
-{
-    return strncmp(text, start, strlen(start)) == 0;
-}
-
 enum gf_wait_kind gf_wait_by_link(const char *link, bool writes)
 {
-    if (begins(link, "socket:"))
+    if (gf_begins(link, "socket:"))
         return gf_wait_socket;
-    if (begins(link, "pipe:"))
+    if (gf_begins(link, "pipe:"))
         return writes ? gf_wait_pipe_write : gf_wait_pipe_read;
-    if (begins(link, "anon_inode:"))
+    if (gf_begins(link, "anon_inode:"))
         return gf_wait_event;
-    if (begins(link, "/dev/pts/") || begins(link, "/dev/tty") || begins(link, "/dev/console"))
+    if (gf_begins(link, "/dev/pts/") || gf_begins(link, "/dev/tty") ||
+        gf_begins(link, "/dev/console"))
         return writes ? gf_wait_terminal_write : gf_wait_terminal_read;
-    if (*link == '/' && (!begins(link, "/dev/") || begins(link, "/dev/shm/")))
+    if (*link == '/' && (!gf_begins(link, "/dev/") || gf_begins(link, "/dev/shm/")))
         return writes ? gf_wait_file_write : gf_wait_file;
     return gf_wait_unknown;
 }
@@ -209,7 +205,7 @@ static const char *after_last(const char *file, const char *folder)
 
 const char *gf_wait_module(const char *file)
 {
-    if (begins(file, FROZEN))
+    if (gf_begins(file, FROZEN))
         return file + strlen(FROZEN);
     const char *packages = after_last(file, "/site-packages/");
     if (!packages)
@@ -250,7 +246,7 @@ static bool has_frame(const char *module, const char *function,
 {
     for (size_t i = 0; i < count; i++) {
         const char *found = gf_wait_module(frames[i].file);
-        if (found && begins(found, module) && strstr(frames[i].function, function))
+        if (found && gf_begins(found, module) && strstr(frames[i].function, function))
             return true;
     }
     return false;

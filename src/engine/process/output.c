@@ -297,7 +297,7 @@ void gf_output_check(void)
     check_pattern("GPUFEED_METRICS", options->metrics);
     gf_metrics_file_check(&gf_process.report);
     check_ranks("GPUFEED_METRICS", "of their files", options->metrics);
-    if (!*report || strncmp(report, "/dev/", 5) == 0)
+    if (!*report || gf_begins(report, "/dev/"))
         return; /* no report is overwritten, because reports are appended to a device */
     if (strcmp(report, options->log) == 0)
         gf_warn("GPUFEED_REPORT and GPUFEED_LOG are both %s; the report would overwrite the log. "

@@ -31,15 +31,10 @@ static const struct known files[] = {
     {"libtensorflow_framework", "its own"},
 };
 
-static bool starts_with(const char *text, const char *word)
-{
-    return strncmp(text, word, strlen(word)) == 0;
-}
-
 /* Whether the file is the library of a CPython without the GIL, such as libpython3.13t.so. */
 static bool is_free_threading(const char *file)
 {
-    if (!starts_with(file, "libpython3."))
+    if (!gf_begins(file, "libpython3."))
         return false;
     file += strlen("libpython3.");
     file += strspn(file, "0123456789");
@@ -49,7 +44,7 @@ static bool is_free_threading(const char *file)
 static const char *allocator_by_file(const char *file)
 {
     for (size_t i = 0; i < GF_ARRAY_LEN(files); i++)
-        if (starts_with(file, files[i].word))
+        if (gf_begins(file, files[i].word))
             return files[i].allocator;
     return is_free_threading(file) ? "mimalloc" : NULL;
 }

@@ -71,7 +71,7 @@ bool gf_unwind_is_in(const void *address, const char *name, uintptr_t *ret_start
     const char *path = object.dlfo_link_map->l_name, *slash = strrchr(path, '/');
     *ret_start = (uintptr_t)object.dlfo_map_start;
     *ret_size = (uintptr_t)object.dlfo_map_end - *ret_start;
-    return strncmp(slash ? slash + 1 : path, name, strlen(name)) == 0;
+    return gf_begins(slash ? slash + 1 : path, name);
 }
 
 /*
