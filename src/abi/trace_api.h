@@ -166,6 +166,12 @@ struct gf_step_times {
     struct gf_step_facts typical; /* the mean facts of a step that is not in `slow` */
 };
 
+struct gf_python_line {
+    char file[128]; /* only the end of a path that is longer */
+    char function[64];
+    int line; /* 0: not known */
+};
+
 /* Copies of pageable memory that waited for earlier work of their own stream. */
 
 #define GF_COPY_WAIT_LINES 16u
@@ -180,9 +186,7 @@ struct gf_copy_wait_sum {
  */
 struct gf_copy_wait_line {
     bool to_device;
-    int line;
-    char file[128]; /* only the end of a path that is longer */
-    char function[64];
+    struct gf_python_line at;
     struct gf_copy_wait_sum sum;
 };
 

@@ -75,7 +75,7 @@ static struct gf_copy_wait_line line_of(int line)
     struct gf_copy_waits now;
     gf_copy_waits_read(&now);
     for (unsigned i = 0; i < now.lines; i++)
-        if (now.line[i].line == line)
+        if (now.line[i].at.line == line)
             return now.line[i];
     return (struct gf_copy_wait_line){0};
 }
@@ -93,15 +93,15 @@ static void long_waits_have_lines(void **state)
     assert_int_equal(sum.bytes, 2 * MIB);
     assert_int_equal(sum.ns, 110 * MS);
     struct gf_copy_wait_line line = line_of(12);
-    assert_string_equal(line.file, "/home/user/train.py");
-    assert_string_equal(line.function, "step");
+    assert_string_equal(line.at.file, "/home/user/train.py");
+    assert_string_equal(line.at.function, "step");
     assert_true(line.to_device);
     assert_int_equal(line.sum.copies, 2);
     assert_int_equal(line.sum.ns, 110 * MS);
     set_frame(0, "/usr/lib/python3/queue.py", 9, "get"); /* no frame of the program's own code */
     gf_copy_waits_add(true, MIB, 50 * MS);
     line = line_of(9);
-    assert_string_equal(line.function, "get");
+    assert_string_equal(line.at.function, "get");
 }
 
 static void short_waits_are_ignored(void **state)
@@ -115,7 +115,7 @@ static void short_waits_are_ignored(void **state)
     gf_copy_waits_add(true, MIB, 50 * MS);
     assert_int_equal(to_device().copies, 0);
     assert_int_equal(readings, 0);
-    assert_int_equal(line_of(20).line, 0);
+    assert_int_equal(line_of(20).at.line, 0);
 }
 
 /* Of short waits, a part is read and stands for the others. */
@@ -169,7 +169,7 @@ static void the_table_is_full(void **state)
     gf_copy_waits_read(&now);
     assert_int_equal(now.lines, GF_COPY_WAIT_LINES);
     assert_int_equal(to_device().copies, 40);
-    assert_int_equal(line_of(139).line, 0);
+    assert_int_equal(line_of(139).at.line, 0);
 }
 
 int main(void)

@@ -592,9 +592,9 @@ static void waiting_copies_have_a_part(void **state)
     report.gpu_time.device[1].state_ns[gf_gpu_unknown] = 11;
     copy_waits.lines = 2;
     copy_waits.line[0] =
-        (struct gf_copy_wait_line){false, 3, "/a/b/train.py", "evaluate", {1, 1, SECOND / 10}};
+        (struct gf_copy_wait_line){false, {"/a/b/train.py", "evaluate", 3}, {1, 1, SECOND / 10}};
     copy_waits.line[1] =
-        (struct gf_copy_wait_line){true, 12, "/a/b/train.py", "step", {2, 2, SECOND / 5}};
+        (struct gf_copy_wait_line){true, {"/a/b/train.py", "step", 12}, {2, 2, SECOND / 5}};
     gf_summary_copy_waits(&report, GF_TEST_INTO(line));
     assert_string_equal(line, "; copies to the GPU at train.py:12 in step waited 2.0 % of the time "
                               "for earlier work of their stream (pin the source and pass "

@@ -29,12 +29,6 @@ static inline bool gf_process_read(pid_t pid, uintptr_t address, void *ret, size
  * code. Allocates nothing. Used on the sampler's thread only.
  */
 
-struct gf_python_line {
-    char file[128]; /* only the end of a path that is longer */
-    char function[64];
-    int line; /* 0: not known */
-};
-
 struct gf_python_place {
     /*
      * The innermost line that is in the program's own code: outside the standard library and

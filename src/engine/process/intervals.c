@@ -5,7 +5,6 @@
 #include "base/fmt.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/path.h"
 #include "engine/gputime/sampler.h"
 #include "engine/process/process_state.h"
 #include "engine/report/sections.h"
@@ -218,9 +217,7 @@ static void log_copy_wait(const struct gf_copy_wait_line *line, uint64_t interva
     gf_json_begin(&json, NULL, '{');
     gf_json_text(&json, "text", text);
     gf_json_text(&json, "direction", line->to_device ? "to_device" : "from_device");
-    gf_json_text(&json, "file", line->file);
-    gf_json_int(&json, "line", line->line);
-    gf_json_text(&json, "function", line->function);
+    gf_report_line_put(&json, &line->at);
     gf_json_size(&json, "copies", line->sum.copies);
     gf_json_size(&json, "bytes", line->sum.bytes);
     gf_json_size(&json, "us", line->sum.ns / 1000);
@@ -349,7 +346,6 @@ static bool is_traced(void)
 /* Called on the sampler's thread. */
 static void tell_standstill(const struct gf_standstill *standstill)
 {
-    const struct gf_python_line *at = &standstill->at;
     const unsigned s = (unsigned)(standstill->ns / 1000000000);
     char step[32] = "", line[160] = "";
 
@@ -360,9 +356,7 @@ static void tell_standstill(const struct gf_standstill *standstill)
         gf_events_record(gf_report_resumed, line);
         return;
     }
-    if (at->line)
-        gf_fmt(line, sizeof(line), " at %s:%d in %s", gf_path_file_name(at->file), at->line,
-               at->function);
+    gf_summary_line(&standstill->at, &(struct gf_textbuf){line, sizeof(line), 0});
     gf_events_announce(gf_report_standstill, "no step has ended for %u s%s: %s%s", s, step,
                        standstill->cause == gf_host_gpu_wait
                            ? "waiting for the GPU"

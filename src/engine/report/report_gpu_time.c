@@ -26,7 +26,7 @@ static void put_gaps(struct gf_json *json, const struct gf_gpu_time_device *devi
     }
 }
 
-static void put_line(struct gf_json *json, const struct gf_python_line *at)
+void gf_report_line_put(struct gf_json *json, const struct gf_python_line *at)
 {
     gf_json_text(json, "file", at->file);
     gf_json_int(json, "line", at->line);
@@ -38,7 +38,7 @@ static void put_holder(struct gf_json *json, const struct gf_python_line *at)
     if (!gf_json_known(json, "holder", at->line))
         return;
     gf_json_object(json, "holder");
-    put_line(json, at);
+    gf_report_line_put(json, at);
 }
 
 /* Writes, for each cause, the line at which most of its time was spent. */
@@ -51,7 +51,7 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
             continue;
         gf_json_object(json, NULL);
         gf_json_text(json, "cause", gf_host_cause_name((enum gf_host_cause)i));
-        put_line(json, &line->at);
+        gf_report_line_put(json, &line->at);
         gf_json_milli(json, "s", line->ns / 1000000);
         put_holder(json, &line->holder);
     }

@@ -223,9 +223,7 @@ void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *repo
         const struct gf_copy_wait_line *line = &waits.line[i];
         gf_json_object(json, NULL);
         gf_json_text(json, "direction", line->to_device ? "to_device" : "from_device");
-        gf_json_text(json, "file", line->file);
-        gf_json_int(json, "line", line->line);
-        gf_json_text(json, "function", line->function);
+        gf_report_line_put(json, &line->at);
         put_waits(json, &line->sum, whole);
     }
 }

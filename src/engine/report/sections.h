@@ -45,6 +45,9 @@ void gf_report_gpu_time_put(struct gf_json *json, const struct gf_gpu_time *time
  */
 bool gf_report_activity_put(struct gf_json *json);
 
+/* Writes the members `file`, `line` and `function`. */
+void gf_report_line_put(struct gf_json *json, const struct gf_python_line *at);
+
 /* report_steps.c: the sections `steps` and `step_times`, and the slow steps of the log. */
 void gf_report_steps_put(struct gf_json *json, const struct gf_report *report);
 

@@ -413,12 +413,17 @@ static const char *remedy(bool to_device)
                        "the next step's work is submitted";
 }
 
+void gf_summary_line(const struct gf_python_line *at, struct gf_textbuf *out)
+{
+    if (at->line)
+        gf_say(out, " at %s:%d in %s", gf_path_file_name(at->file), at->line, at->function);
+}
+
 /* Writes where the copies are made; a program without Python has no lines. */
 static void say_waiters(struct gf_textbuf *out, const struct gf_copy_wait_line *line)
 {
     gf_say(out, "copies %s the GPU", line->to_device ? "to" : "from");
-    if (line->line)
-        gf_say(out, " at %s:%d in %s", gf_path_file_name(line->file), line->line, line->function);
+    gf_summary_line(&line->at, out);
 }
 
 /* Returns the line with the longest waits, or the sum of a direction if no line is known. */
@@ -429,7 +434,7 @@ static struct gf_copy_wait_line find_longest(const struct gf_copy_waits *waits)
                                     .sum = to_device ? waits->to_device : waits->from_device};
 
     for (unsigned i = 0; i < waits->lines; i++)
-        if (!ret.line || waits->line[i].sum.ns > ret.sum.ns)
+        if (!ret.at.line || waits->line[i].sum.ns > ret.sum.ns)
             ret = waits->line[i];
     return ret;
 }

@@ -67,6 +67,12 @@ const char *gf_summary_gpu_time_remedy(const struct gf_gpu_time *time,
                                        const struct gf_gpu_time_device *device,
                                        enum gf_host_cause cause, char *buf, size_t size);
 
+/*
+ * Writes " at train.py:12 in step", or nothing for an unknown line. Only the file's name, which a user
+ * knows; the report has the path.
+ */
+void gf_summary_line(const struct gf_python_line *at, struct gf_textbuf *out);
+
 /* Writes the line of the summary that says how long steps took; nothing if no steps were found. */
 void gf_summary_steps(const struct gf_report *report, struct gf_textbuf *out);
 

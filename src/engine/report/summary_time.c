@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "abi/trace_api.h"
-#include "base/path.h"
 #include "engine/gputime/step_causes.h"
 #include "engine/report/summary.h"
 
@@ -42,14 +41,6 @@ static void say_share(struct gf_textbuf *out, const char *before, uint64_t part,
 static bool is_said(const struct gf_gpu_time_device *device)
 {
     return device->used && device->samples >= SAMPLES_LEAST;
-}
-
-/* Prints only the file's name, which a user knows; the report has the path. */
-static void say_line(struct gf_textbuf *out, const char *before, const struct gf_python_line *at)
-{
-    if (at->line)
-        gf_say(out, "%s at %s:%d in %s", before, gf_path_file_name(at->file), at->line,
-               at->function);
 }
 
 /*
@@ -246,8 +237,10 @@ static void say_where(struct gf_textbuf *out, const struct gf_cause_line *line,
                       enum gf_host_cause cause)
 {
     if (cause != gf_host_gil || !line->holder.line)
-        say_line(out, "", &line->at);
-    say_line(out, ", while another thread was", &line->holder);
+        gf_summary_line(&line->at, out);
+    if (line->holder.line)
+        gf_say(out, ", while another thread was");
+    gf_summary_line(&line->holder, out);
 }
 
 static void say_when(struct gf_textbuf *out, const struct gf_gpu_time_device *device,

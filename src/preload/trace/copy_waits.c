@@ -71,7 +71,7 @@ static void note_cost(uint64_t ns)
  * Reads the innermost line of the program's own code; without one, the innermost line. The frames
  * need 4 KiB of stack, so they are apart from the caller's.
  */
-static __attribute__((noinline)) bool read_line(struct gf_copy_wait_line *ret)
+static __attribute__((noinline)) bool read_line(struct gf_python_line *ret)
 {
     struct gf_pystack_frame frame[FRAMES];
     size_t count = gf_python_frames(frame, 1);
@@ -92,8 +92,8 @@ static __attribute__((noinline)) bool read_line(struct gf_copy_wait_line *ret)
 
 static bool is_same(const struct gf_copy_wait_line *a, const struct gf_copy_wait_line *b)
 {
-    return a->line == b->line && a->to_device == b->to_device && strcmp(a->file, b->file) == 0 &&
-           strcmp(a->function, b->function) == 0;
+    return a->at.line == b->at.line && a->to_device == b->to_device &&
+           strcmp(a->at.file, b->at.file) == 0 && strcmp(a->at.function, b->at.function) == 0;
 }
 
 /* NULL: the table is full. */
@@ -135,7 +135,7 @@ static GF_COLD void record_wait(bool to_device, uint64_t bytes, uint64_t ns)
     if (!weight)
         return;
     const uint64_t begun = gf_now_ns();
-    const bool found = read_line(&line);
+    const bool found = read_line(&line.at);
     note_cost(gf_now_ns() - begun);
     line.sum = (struct gf_copy_wait_sum){weight, bytes * weight / WEIGHT, ns * weight / WEIGHT};
     if (found)
