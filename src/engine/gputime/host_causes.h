@@ -10,6 +10,9 @@
 
 #define GF_PYTHON_PATH 480u
 
+/* The first words of a PyThreadState of CPython 3.9 to 3.15. */
+enum { gf_state_previous, gf_state_next, gf_state_interpreter, GF_STATE_WORDS };
+
 /*
  * Copies bytes of a child process, or of this process (pid 0), up to the first unreadable byte.
  * Returns the number of bytes copied. Keeps errno.

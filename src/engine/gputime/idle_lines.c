@@ -157,8 +157,7 @@ bool gf_idle_path_read(struct gf_cause_lines *lines, unsigned number, struct gf_
 
 struct host_reading {
     struct gf_host *host;
-    const struct gf_host_sample *sample;
-    struct gf_host_sample of_starter;
+    struct gf_host_sample sample; /* of the thread that decides */
     struct gf_feeder_facts facts;
     enum gf_host_cause cause;
     struct gf_python_line line;   /* its `line` is 0 if unknown */
@@ -172,22 +171,18 @@ struct host_reading {
 /* Reads the facts of the thread that decides. Returns whether the Python frames are its own. */
 static bool read_thread(struct host_reading *r)
 {
-    const struct gf_host_sample *sample = r->sample;
+    struct gf_host_sample *const sample = &r->sample;
     bool is_lock = false;
 
     if (sample->starter_python && !gf_python_line_has_frames(sample->python)) {
-        r->of_starter = *sample;
-        r->of_starter.python_tid = sample->starter;
-        r->of_starter.python = sample->starter_python;
-        r->sample = sample = &r->of_starter;
+        sample->python_tid = sample->starter;
+        sample->python = sample->starter_python;
     }
     /* A server may use a thread for each request, which ends after it. */
     if (gf_feeder_read(&r->host->feeder, sample->tid, &r->facts) == -ENOENT) {
-        r->of_starter = *sample;
-        r->of_starter.tid = sample->starter;
-        r->of_starter.python_tid = sample->starter_python ? sample->starter : 0;
-        r->of_starter.python = sample->starter_python;
-        r->sample = sample = &r->of_starter;
+        sample->tid = sample->starter;
+        sample->python_tid = sample->starter_python ? sample->starter : 0;
+        sample->python = sample->starter_python;
         gf_feeder_read(&r->host->feeder, sample->tid, &r->facts);
     }
     if (!sample->python_tid || sample->python_tid == sample->tid)
@@ -218,7 +213,7 @@ static bool waits_for_python(struct host_reading *r)
     const uintptr_t futex = r->facts.wait.futex,
                     holder = futex ? gf_python_line_lock_holder(futex, &is_lock) : 0;
 
-    if (holder && holder != r->sample->python && gf_python_line_read(0, holder, &holders, NULL))
+    if (holder && holder != r->sample.python && gf_python_line_read(0, holder, &holders, NULL))
         r->line = r->holder = holders.line;
     return is_lock;
 }
@@ -228,7 +223,7 @@ static bool may_wait_for_workers(enum gf_host_cause cause, const struct gf_pytho
     if (cause == gf_host_thread) /* of a pool, perhaps */
         for (size_t i = 0; i < place->count; i++) {
             const char *module = gf_wait_module(place->frames[i].file);
-            if (module && strncmp(module, "concurrent/", 11) == 0)
+            if (module && gf_begins(module, "concurrent/"))
                 return true;
         }
     return cause == gf_host_data || cause == gf_host_process || cause == gf_host_queue ||
@@ -247,7 +242,7 @@ static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
     if (waits_for_python(r))
         return gf_host_gil;
     if (is_own)
-        kind = gf_feeder_kind(0, r->sample->python, &r->facts);
+        kind = gf_feeder_kind(0, r->sample.python, &r->facts);
     return gf_wait_cause(kind, place);
 }
 
@@ -259,10 +254,10 @@ static void carry_on(struct host_reading *r, bool is_own)
     struct gf_host *host = r->host;
 
     if (is_own && r->line.line) {
-        host->frames_ns = r->sample->now;
-        host->frames_tid = r->sample->tid;
+        host->frames_ns = r->sample.now;
+        host->frames_tid = r->sample.tid;
     } else if (r->cause == gf_host_computing && is_own && gf_wait_is_by_frames(host->cause) &&
-               host->frames_tid == r->sample->tid && r->sample->now - host->frames_ns < CARRY_NS) {
+               host->frames_tid == r->sample.tid && r->sample.now - host->frames_ns < CARRY_NS) {
         r->cause = host->cause;
     }
 }
@@ -277,7 +272,7 @@ static void look_behind(struct host_reading *r, bool is_own)
     struct gf_python_place behind;
 
     if (r->cause != (is_own ? gf_host_thread : gf_host_computing) ||
-        !gf_python_line_read_backward(r->sample->python, &behind))
+        !gf_python_line_read_backward(r->sample.python, &behind))
         return;
     const enum gf_host_cause cause = gf_wait_cause(gf_wait_running, &behind);
     if (gf_wait_is_by_frames(cause))
@@ -291,13 +286,13 @@ static void read_host(void *closure)
     struct gf_python_place place = {0};
     const bool is_own = read_thread(r);
 
-    r->in_gap = !r->sample->gap || !gf_load_acquire(&r->sample->gap->ended_ns);
-    if (gf_python_line_read(0, r->sample->python, &place, r->path) &&
-        (!is_own || gf_feeder_is_same(r->sample->python_tid, &r->facts)))
+    r->in_gap = !r->sample.gap || !gf_load_acquire(&r->sample.gap->ended_ns);
+    if (gf_python_line_read(0, r->sample.python, &place, r->path) &&
+        (!is_own || gf_feeder_is_same(r->sample.python_tid, &r->facts)))
         r->line = place.line;
     else
         *r->path = '\0';
-    r->is_own = is_own && !gf_wait_prepares_work(&place) && r->sample->between_ns >= OWN_WORK_NS;
+    r->is_own = is_own && !gf_wait_prepares_work(&place) && r->sample.between_ns >= OWN_WORK_NS;
     const bool is_for_backward = gf_wait_is_for_backward(&place);
     if (!is_own)
         place.count = place.all = 0;
@@ -307,14 +302,14 @@ static void read_host(void *closure)
     if (is_for_backward && !r->has_workers)
         look_behind(r, is_own);
     if (is_own && r->cause == gf_host_lock && r->facts.wait.futex)
-        gf_python_line_read_holder(r->sample->python, r->facts.wait.futex, &r->holder);
+        gf_python_line_read_holder(r->sample.python, r->facts.wait.futex, &r->holder);
 }
 
 static void ask_workers(struct host_reading *r)
 {
     struct gf_python_line line;
-    const enum gf_host_cause cause = gf_workers_read(&r->host->workers, r->sample->tid,
-                                                     r->sample->python, r->sample->now, &line);
+    const enum gf_host_cause cause =
+        gf_workers_read(&r->host->workers, r->sample.tid, r->sample.python, r->sample.now, &line);
 
     if (cause == gf_host_data)
         return; /* no child explains the wait */
@@ -347,9 +342,9 @@ static enum gf_host_cause refine(enum gf_host_cause cause, const struct gf_host_
  */
 static void record_line(struct host_reading *r)
 {
-    const enum gf_host_cause cause = refine(r->cause, r->sample);
+    const enum gf_host_cause cause = refine(r->cause, &r->sample);
 
-    if (cause == gf_host_gpu_wait && cause != r->sample->call && !r->sample->wait_is_near) {
+    if (cause == gf_host_gpu_wait && cause != r->sample.call && !r->sample.wait_is_near) {
         r->line = r->host->wait_line;
         *r->path = '\0';
     }
@@ -362,7 +357,7 @@ static void record_line(struct host_reading *r)
 
 static void read_now(struct gf_host *host, const struct gf_host_sample *sample)
 {
-    struct host_reading r = {.host = host, .sample = sample, .cause = gf_host_other};
+    struct host_reading r = {.host = host, .sample = *sample, .cause = gf_host_other};
 
     host->read_ns = sample->now;
     host->call = sample->call;

@@ -266,21 +266,18 @@ bool gf_python_line_has_frames(uintptr_t state)
     return python.layout && state && gf_pystack_frames(&python, state, &frame, 1, NULL);
 }
 
-/* The first words of a PyThreadState of CPython 3.9 to 3.15. */
-enum { state_previous, state_next, state_interpreter, STATE_WORDS };
-
 /* Calls `is_it` for at most `most` other thread states of the interpreter, until it returns true. */
 static bool find_neighbour(uintptr_t state, unsigned most,
                            bool (*is_it)(uintptr_t state, void *closure), void *closure)
 {
-    uintptr_t of_caller[STATE_WORDS], words[STATE_WORDS];
+    uintptr_t of_caller[GF_STATE_WORDS], words[GF_STATE_WORDS];
 
     if (!interpreter.layout || !gf_safe_read(state, of_caller, sizeof(of_caller)))
         return false;
-    for (int way = state_previous; way <= state_next; way++)
+    for (int way = gf_state_previous; way <= gf_state_next; way++)
         for (uintptr_t at = of_caller[way];
              at && most && gf_safe_read(at, words, sizeof(words)) &&
-             words[state_interpreter] == of_caller[state_interpreter];
+             words[gf_state_interpreter] == of_caller[gf_state_interpreter];
              most--, at = words[way])
             if (is_it(at, closure))
                 return true;

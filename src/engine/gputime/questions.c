@@ -23,7 +23,7 @@ struct round {
     } cleared[CLEARED];
     unsigned cleared_count;
     /* The contexts of the table, each with its device and whether its legacy stream has work. */
-    struct {
+    struct asked {
         struct gf_submit_context *entry;
         uintptr_t handle;
         int device;
@@ -180,11 +180,8 @@ static void ask_context(struct round *round, struct gf_submit_context *entry, ui
     answer->has_context = true;
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
         answer->failed = true;
-    round->context[round->contexts].entry = entry;
-    round->context[round->contexts].handle = handle;
-    round->context[round->contexts].device = device;
-    round->context[round->contexts].explained = false;
-    round->context[round->contexts++].busy = result != CUDA_SUCCESS;
+    round->context[round->contexts++] = (struct asked){
+        .entry = entry, .handle = handle, .device = device, .busy = result != CUDA_SUCCESS};
 }
 
 static void ask_contexts(struct round *round)

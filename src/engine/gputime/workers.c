@@ -18,9 +18,6 @@
 #define RUNTIME_WORDS 1024u
 #define INTERPRETER_WORDS 4096u
 
-/* Indices of the first words of a PyThreadState, which are the same in each version. */
-enum { state_previous, state_next, state_interpreter, STATE_WORDS };
-
 struct mapping {
     uintptr_t start, end;
     uint64_t offset, inode;
@@ -141,11 +138,11 @@ static intptr_t find_word(uintptr_t from, size_t count, uintptr_t word)
 /* Returns the thread state at one end of the list that contains `state`; 0 if it is damaged. */
 static uintptr_t find_end(pid_t pid, uintptr_t state, uintptr_t interpreter, int direction)
 {
-    uintptr_t words[STATE_WORDS];
+    uintptr_t words[GF_STATE_WORDS];
 
     for (unsigned i = 0; i < STATES; i++) {
         if (!gf_process_read(pid, state, words, sizeof(words)) ||
-            words[state_interpreter] != interpreter)
+            words[gf_state_interpreter] != interpreter)
             return 0;
         if (!words[direction])
             return state;
@@ -169,12 +166,12 @@ static uintptr_t main_after(uintptr_t runtime, uintptr_t newest, uintptr_t inter
 /* Finds in this process at which offsets the pointers are. `state`: any thread's state. */
 static bool find_chain(uintptr_t runtime, size_t size, uintptr_t state, struct chain *ret)
 {
-    uintptr_t words[STATE_WORDS];
+    uintptr_t words[GF_STATE_WORDS];
 
     if (!gf_process_read(0, state, words, sizeof(words)))
         return false;
-    const uintptr_t interpreter = words[state_interpreter],
-                    first = find_end(0, state, interpreter, state_previous);
+    const uintptr_t interpreter = words[gf_state_interpreter],
+                    first = find_end(0, state, interpreter, gf_state_previous);
     if (!first)
         return false;
     const size_t words_most = gf_min(size / sizeof(uintptr_t), (size_t)RUNTIME_WORDS);
@@ -191,7 +188,7 @@ static bool belongs_to(pid_t pid, uintptr_t state, uintptr_t interpreter)
 {
     uintptr_t found;
     return state && interpreter &&
-           read_word(pid, state + state_interpreter * sizeof(found), &found) &&
+           read_word(pid, state + gf_state_interpreter * sizeof(found), &found) &&
            found == interpreter;
 }
 
@@ -209,7 +206,7 @@ static uintptr_t gf_child_python_state(struct gf_child_python *child, pid_t pid,
         return child->state;
     *child = (struct gf_child_python){0};
     if (!parent_state ||
-        !read_word(0, parent_state + state_interpreter * sizeof(interpreter), &interpreter))
+        !read_word(0, parent_state + gf_state_interpreter * sizeof(interpreter), &interpreter))
         return 0;
     return belongs_to(pid, parent_state, interpreter) ? parent_state : 0;
 }
@@ -232,7 +229,8 @@ static bool gf_child_python_search(struct gf_child_python *child, pid_t pid, uin
     if (!runtime || !read_word(pid, runtime + chain.interpreter, &interpreter) || !interpreter ||
         !read_word(pid, interpreter + chain.states, &first) || !first)
         return false;
-    *child = (struct gf_child_python){find_end(pid, first, interpreter, state_next), interpreter};
+    *child =
+        (struct gf_child_python){find_end(pid, first, interpreter, gf_state_next), interpreter};
     return child->state != 0;
 }
 
