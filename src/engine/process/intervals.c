@@ -37,12 +37,12 @@
 
 struct row {
     pid_t tid; /* thread id; 0 if the row is free */
-    bool seen; /* true if this reading has found the thread */
     struct gf_task_account account;
 };
 
 static struct {
-    struct row row[ROWS];
+    struct row row[2][ROWS]; /* of the last reading and of this one, in turn */
+    unsigned turn;
     uint64_t at_ns, throttled_ns;
     uint64_t fault_ns; /* estimated duration of the first touch of a page */
 } past;
@@ -67,32 +67,26 @@ struct interval {
 static uint64_t measure_fault(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 64 * page;
-    char *pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *pages = gf_scratch_take(size);
 
-    if (pages == MAP_FAILED)
+    if (!pages)
         return 0;
     madvise(pages, size, MADV_NOHUGEPAGE);
     const uint64_t start_ns = gf_now_ns();
     for (size_t at = 0; at < size; at += page)
         *(volatile char *)(pages + at) = 1;
     const uint64_t duration_ns = gf_now_ns() - start_ns;
-    munmap(pages, size);
+    gf_scratch_give(pages, size);
     return duration_ns / 64;
 }
 
 /* Returns the thread's row, or a free row for it. NULL if the table is full. */
-static struct row *thread_row_of(pid_t tid)
+static struct row *thread_row_of(struct row rows[ROWS], pid_t tid)
 {
-    const unsigned start = (unsigned)tid % ROWS;
-
     for (unsigned i = 0; i < ROWS; i++) {
-        struct row *row = &past.row[(start + i) % ROWS];
-        if (row->tid == tid)
+        struct row *row = &rows[((unsigned)tid + i) % ROWS];
+        if (row->tid == tid || !row->tid)
             return row;
-        if (!row->tid) {
-            *row = (struct row){.tid = tid};
-            return row;
-        }
     }
     return NULL;
 }
@@ -129,29 +123,16 @@ static void put_interval_thread(struct interval *interval, pid_t tid,
 static void visit_thread(void *closure, int task, pid_t tid)
 {
     struct interval *interval = closure;
-    struct gf_task_account now;
-    struct row *row = thread_row_of(tid);
+    const struct row *before = thread_row_of(past.row[past.turn ^ 1], tid);
+    struct row *now = thread_row_of(past.row[past.turn], tid);
 
-    if (!row || gf_tasks_account(task, tid, &now))
+    if (!now || gf_tasks_account(task, tid, &now->account))
         return;
+    now->tid = tid;
     /* If a time has decreased, the kernel has reused the thread's id for another thread. */
-    if (interval->length_ns && row->account.run_ns && now.run_ns >= row->account.run_ns)
-        put_interval_thread(interval, tid, &now, &row->account);
-    row->account = now;
-    row->seen = true;
-}
-
-static void remove_ended(void)
-{
-    struct row old[ROWS];
-
-    memcpy(old, past.row, sizeof(old));
-    memset(past.row, 0, sizeof(past.row));
-    for (unsigned i = 0; i < ROWS; i++) {
-        struct row *row = old[i].seen ? thread_row_of(old[i].tid) : NULL;
-        if (row)
-            row->account = old[i].account;
-    }
+    if (interval->length_ns && before && before->account.run_ns &&
+        now->account.run_ns >= before->account.run_ns)
+        put_interval_thread(interval, tid, &now->account, &before->account);
 }
 
 static void log_threads(void)
@@ -171,6 +152,8 @@ static void log_threads(void)
     gf_json_begin(json, NULL, '{');
     gf_json_size(json, "interval_ms", interval.length_ns / 1000000);
     gf_json_begin(json, "threads", '[');
+    past.turn ^= 1;
+    memset(past.row[past.turn], 0, sizeof(past.row[past.turn]));
     gf_tasks_each(0, visit_thread, &interval);
     gf_json_end(json, ']');
     gf_json_size(json, "throttled_ms", interval.throttled_ns / 1000000);
@@ -179,7 +162,6 @@ static void log_threads(void)
         interval.logged || (past.at_ns && is_much(interval.throttled_ns, interval.length_ns));
     past.at_ns = now;
     past.throttled_ns = throttled;
-    remove_ended();
     if (much && gf_json_close(json))
         gf_process.preload->log("threads", fields);
 }
