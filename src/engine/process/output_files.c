@@ -33,8 +33,6 @@ struct gf_write_job {
     bool refused; /* the last write failed, and a warning was printed */
 };
 
-#define WAITS 2000u /* of 1 ms each */
-
 /* Whether the last write has not ended. */
 static bool gf_write_job_busy(const struct gf_write_job *job)
 {
@@ -85,10 +83,13 @@ static void gf_write_job_start(struct gf_write_job *job, const struct gf_preload
         run_job(job);
 }
 
-/* Waits at most 2 s until the job is not busy. Returns false if it is still busy. */
-static bool gf_write_job_await(const struct gf_write_job *job)
+#define WAIT_MS 2000
+#define LAST_WAIT_MS 10000 /* for the last report */
+
+/* Waits until the job is not busy. Returns false if it is still busy. */
+static bool gf_write_job_await(const struct gf_write_job *job, unsigned most_ms)
 {
-    for (unsigned i = 0; i < WAITS && gf_write_job_busy(job); i++)
+    for (unsigned ms = 0; ms < most_ms && gf_write_job_busy(job); ms++)
         gf_sleep_ns(1000000);
     return !gf_write_job_busy(job);
 }
@@ -102,8 +103,6 @@ static bool gf_write_job_await(const struct gf_write_job *job)
 #define NETWORK_NS (59 * SECOND)
 /* The clock of a file server may be this much ahead of this host's clock. */
 #define CLOCKS_MS 2000
-/* gf_write_job_await is called so often for the last report. */
-#define LAST_WAITS 5
 
 static void write_text(void);
 
@@ -250,13 +249,11 @@ void gf_report_file_write(const struct gf_report *report)
 
 void gf_report_file_write_last(const struct gf_report *report)
 {
-    bool written = gf_write_job_await(&file.job);
+    bool written = gf_write_job_await(&file.job, WAIT_MS);
 
     if (written && prepare_text(report)) {
         gf_write_job_start(&file.job, report->preload);
-        written = false;
-        for (unsigned i = 0; i < LAST_WAITS && !written; i++)
-            written = gf_write_job_await(&file.job);
+        written = gf_write_job_await(&file.job, LAST_WAIT_MS);
     }
     if (!written)
         gf_warn("GPUFEED_REPORT: %s: the file system did not respond; the last report is lost",
@@ -313,12 +310,13 @@ void gf_metrics_file_remove(const struct gf_report *report)
 {
     struct gf_write_job *const job = &metrics_file.job;
 
-    if (!*report->preload->options->metrics || !gf_write_job_await(job) || !metrics_file.written)
+    if (!*report->preload->options->metrics || !gf_write_job_await(job, WAIT_MS) ||
+        !metrics_file.written)
         return;
     job->text = NULL;
     job->length = 0;
     gf_write_job_start(job, report->preload);
-    gf_write_job_await(job);
+    gf_write_job_await(job, WAIT_MS);
 }
 
 void gf_metrics_file_check(const struct gf_report *report)
