@@ -224,38 +224,24 @@ uint64_t gf_cgroup_threads_left(const char *root)
     return least;
 }
 
-struct throttled {
-    const char *root;
-    uint64_t ns;
-};
-
 /*
  * Only the nearest group of a place that has the file counts, because in version 1 the process's
  * own group may be mounted at the mount point.
  */
-static void read_throttled(void *closure)
+uint64_t gf_cgroup_throttled_ns(const char *root)
 {
-    struct throttled *throttled = closure;
-    struct gf_cgroup_walk walk = {.root = throttled->root, .place = cpu_places};
+    struct gf_cgroup_walk walk = {.root = root, .place = cpu_places};
     char text[1024];
 
     while (gf_cgroup_next(&walk)) {
         if (gf_cgroup_read(&walk, "cpu.stat", text, sizeof(text)) < 0)
             continue;
-        throttled->ns = gf_procfs_value(text, "throttled_usec") * 1000 +
-                        gf_procfs_value(text, "throttled_time");
         if (strstr(text, "throttled_"))
-            return;
+            return gf_procfs_value(text, "throttled_usec") * 1000 +
+                   gf_procfs_value(text, "throttled_time");
         leave_place(&walk);
     }
-}
-
-uint64_t gf_cgroup_throttled_ns(const char *root)
-{
-    struct throttled throttled = {root, 0};
-
-    gf_own_table_run(read_throttled, &throttled);
-    return throttled.ns;
+    return 0;
 }
 
 /*
