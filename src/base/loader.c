@@ -148,13 +148,13 @@ unsigned gf_object_version(const struct gf_object *object, uint32_t hash)
 
 /*
  * System calls without libc, for code that runs before the loader has relocated the library. They
- * return -errno and do not change errno.
+ * return -errno and do not change errno. The arguments after the third are 0.
  */
 
 #if defined(__x86_64__)
-static inline long gf_raw_syscall(long number, long a, long b, long c, long d, long e)
+static inline long gf_raw_syscall(long number, long a, long b, long c)
 {
-    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e;
+    register long r10 __asm__("r10") = 0, r8 __asm__("r8") = 0;
     long ret;
 
     __asm__ volatile("syscall"
@@ -164,10 +164,10 @@ static inline long gf_raw_syscall(long number, long a, long b, long c, long d, l
     return ret;
 }
 #elif defined(__aarch64__)
-static inline long gf_raw_syscall(long number, long a, long b, long c, long d, long e)
+static inline long gf_raw_syscall(long number, long a, long b, long c)
 {
     register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c, x3 __asm__("x3") = d, x4 __asm__("x4") = e;
+    register long x2 __asm__("x2") = c, x3 __asm__("x3") = 0, x4 __asm__("x4") = 0;
 
     __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4) : "memory");
     return x0;
@@ -206,14 +206,13 @@ static uintptr_t early_loader(void)
     ElfW(auxv_t) table[AUXILIARY];
     uintptr_t base = 0, headers = 0, page = 4096;
     const long fd =
-        gf_raw_syscall(SYS_openat, AT_FDCWD, (long)(uintptr_t)path, O_RDONLY | O_CLOEXEC, 0, 0);
-    long size =
-        fd < 0 ? fd : gf_raw_syscall(SYS_read, fd, (long)(uintptr_t)table, sizeof(table), 0, 0);
+        gf_raw_syscall(SYS_openat, AT_FDCWD, (long)(uintptr_t)path, O_RDONLY | O_CLOEXEC);
+    long size = fd < 0 ? fd : gf_raw_syscall(SYS_read, fd, (long)(uintptr_t)table, sizeof(table));
 
     if (fd >= 0)
-        gf_raw_syscall(SYS_close, fd, 0, 0, 0, 0);
+        gf_raw_syscall(SYS_close, fd, 0, 0);
     if (size <= 0)
-        size = gf_raw_syscall(SYS_prctl, GET_AUXV, (long)(uintptr_t)table, sizeof(table), 0, 0);
+        size = gf_raw_syscall(SYS_prctl, GET_AUXV, (long)(uintptr_t)table, sizeof(table));
     /* The kernel filled the table. NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
     for (long i = 0; (i + 1) * (long)sizeof(table[0]) <= size && table[i].a_type != AT_NULL; i++) {
         if (table[i].a_type == AT_BASE)
@@ -443,8 +442,7 @@ static bool protect(const struct gf_object *self, const struct gf_object *libc, 
         const uintptr_t start = (self->base + segment[i].p_vaddr) & -page;
         const uintptr_t end = (self->base + segment[i].p_vaddr + segment[i].p_memsz) & -page;
         if (segment[i].p_type == PT_GNU_RELRO && end > start)
-            done = gf_raw_syscall(SYS_mprotect, (long)start, (long)(end - start), protection, 0,
-                                  0) == 0;
+            done = gf_raw_syscall(SYS_mprotect, (long)start, (long)(end - start), protection) == 0;
     }
     return done;
 }

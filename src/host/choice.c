@@ -17,9 +17,9 @@ bool gf_choice_context(struct gf_choice *choice, int device)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-static bool has_crossed(uint64_t after, uint64_t added, uint64_t limit)
+static bool has_crossed_limit(uint64_t after, uint64_t added)
 {
-    return after >= limit && after - added < limit;
+    return after >= GF_CHOICE_BYTES && after - added < GF_CHOICE_BYTES;
 }
 
 bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes)
@@ -29,7 +29,7 @@ bool gf_choice_memory(struct gf_choice *choice, int device, uint64_t bytes)
     /* The total settles the choice; the bytes on this device decide whether it joins. */
     const uint64_t held = gf_add_relaxed(&choice->bytes[device], bytes) + bytes;
     const uint64_t total = gf_add_relaxed(&choice->total, bytes) + bytes;
-    return has_crossed(held, bytes, GF_CHOICE_BYTES) || has_crossed(total, bytes, GF_CHOICE_BYTES);
+    return has_crossed_limit(held, bytes) || has_crossed_limit(total, bytes);
 }
 
 bool gf_choice_preset(struct gf_choice *choice, int visible, int local_rank, int local_size)

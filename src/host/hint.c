@@ -154,8 +154,8 @@ static char *make_entry(const struct gf_hint *hint)
     return fitting ? fitting : entry;
 }
 
-/* Takes over the entry; NULL: only removes the present one. Returns 0 or -errno. */
-static int replace(const char *prefix, char *entry)
+/* Takes over the entry; NULL: only removes the present one. */
+static void replace(const char *prefix, char *entry)
 {
     for (int tries = 0; tries < 8; tries++) {
         char **old = __atomic_load_n(&environ, __ATOMIC_ACQUIRE);
@@ -163,36 +163,33 @@ static int replace(const char *prefix, char *entry)
         while (old && old[count])
             count++;
         char **copy = copy_environment(old, count, prefix, entry);
-        if (!copy) {
-            free(entry);
-            return -ENOMEM;
-        }
         /*
          * The lock of setenv is internal to libc, so this code cannot take it. Instead, it compares
          * the copy with the original, and copies again if they differ.
          */
-        if (still_copied(old, count, prefix, copy) &&
+        if (copy && still_copied(old, count, prefix, copy) &&
             __atomic_compare_exchange_n(&environ, &old, copy, false, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE))
-            return 0;
+            return;
         free(copy);
     }
     free(entry);
-    return -EAGAIN;
 }
 
-int gf_hint_publish(const struct gf_hint *hint)
+void gf_hint_publish(const struct gf_hint *hint)
 {
     char *entry = hint ? make_entry(hint) : NULL;
 
-    return hint && !entry ? -ENOMEM : replace(entry_prefix, entry);
+    if (entry || !hint)
+        replace(entry_prefix, entry);
 }
 
-int gf_hint_publish_engine(pid_t pid)
+void gf_hint_publish_engine(pid_t pid)
 {
     char entry[sizeof(engine_prefix) + 16];
 
     gf_fmt(entry, sizeof(entry), "%s%d", engine_prefix, pid);
     char *copy = strdup(entry);
-    return copy ? replace(engine_prefix, copy) : -ENOMEM;
+    if (copy)
+        replace(engine_prefix, copy);
 }

@@ -42,9 +42,9 @@ int gf_hint_read(char *const *envp, struct gf_hint *ret);
  * Puts the hint into this process's environment; if hint is NULL, removes it. The function builds a
  * complete new vector, publishes it by one store to `environ`, and never frees the old vector. So
  * getenv in another thread sees either the old or the new vector. setenv is not used, because it
- * would move memory that such a thread reads. Returns 0 or -errno.
+ * would move memory that such a thread reads. Without memory, the environment stays as it is.
  */
-int gf_hint_publish(const struct gf_hint *hint);
+void gf_hint_publish(const struct gf_hint *hint);
 
 /* Sets GPUFEED_ENGINE in the same way, also if nothing is bound. */
-int gf_hint_publish_engine(pid_t pid);
+void gf_hint_publish_engine(pid_t pid);

@@ -83,7 +83,8 @@ bool gf_tasks_has_children(void)
            errno != ECHILD;
 }
 
-int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t child), void *closure)
+void gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t child),
+                       void *closure)
 {
     char path[PATH_SIZE], text[1024];
     ssize_t got;
@@ -92,7 +93,7 @@ int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t ch
     gf_fmt(path, sizeof(path), "%d/children", tid);
     const int fd = gf_procfs_open(task, path);
     if (fd < 0)
-        return fd;
+        return;
     while ((got = gf_procfs_chunk(fd, text, sizeof(text))) > 0) {
         for (ssize_t i = 0; i < got; i++) {
             if (text[i] >= '0' && text[i] <= '9') {
@@ -106,7 +107,6 @@ int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t ch
     if (child)
         visit(closure, child);
     gf_procfs_close(fd);
-    return 0;
 }
 
 #define MAPS_SIZE ((size_t)8192) /* holds at least one line */

@@ -22,11 +22,11 @@ int gf_tasks_each(pid_t pid, void (*visit)(void *closure, int task, pid_t tid), 
 bool gf_tasks_has_children(void);
 
 /*
- * Calls visit for each child that the thread created. Returns 0, or -errno if the kernel lacks the
- * file of children.
+ * Calls visit for each child that the thread created; for none if the kernel lacks the file of
+ * children.
  */
-int gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t child),
-                      void *closure);
+void gf_tasks_children(int task, pid_t tid, void (*visit)(void *closure, pid_t child),
+                       void *closure);
 
 /*
  * Finds the start of the first mapping whose file path contains needle. Returns 0 if found, -ENOENT

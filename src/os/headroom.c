@@ -126,13 +126,13 @@ static void read_headroom(void *closure)
     ret->bytes = gf_min(ret->cgroup, gf_min(ret->host, ret->node));
 }
 
-bool gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
                          struct gf_headroom *ret)
 {
     struct reading reading = {scratch, root, node, ret};
 
     *ret = unknown;
-    return gf_own_table_run(read_headroom, &reading);
+    gf_own_table_run(read_headroom, &reading);
 }
 
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret)

@@ -38,11 +38,8 @@ struct gf_headroom_scratch {
  * may change.
  */
 void gf_headroom_read(const char *root, int node, struct gf_headroom *ret);
-/*
- * Like gf_headroom_read, but uses the caller's buffers. Returns false if the files could not be
- * read (os/own_table.h); a later call may succeed.
- */
-bool gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
+/* Like gf_headroom_read, but uses the caller's buffers. */
+void gf_headroom_read_in(struct gf_headroom_scratch *scratch, const char *root, int node,
                          struct gf_headroom *ret);
 
 /*

@@ -264,12 +264,12 @@ static void serve_requests(struct server *server)
     }
 }
 
-bool gf_own_table_serve(enum gf_server which, void (*begin)(void))
+void gf_own_table_serve(enum gf_server which, void (*begin)(void))
 {
     struct server *const server = &servers[which];
 
     if (!gf_own_table_leave())
-        return false;
+        return;
     begin();
     for (size_t i = 0; i < GF_ARRAY_LEN(server->requests); i++) /* those of a parent's threads */
         gf_store_relaxed(&server->requests[i].state, request_free);

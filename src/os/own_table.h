@@ -139,10 +139,9 @@ void gf_own_table_joined(void);
 /*
  * Makes the calling thread a serving thread of this process: it does the work of the calls of
  * gf_own_table_run, one at a time, so that these calls create no threads. The function first calls
- * begin(), then serves and never returns. It returns false if the calling thread cannot leave the
- * program's table.
+ * begin(), then serves. It returns only if the calling thread cannot leave the program's table.
  */
-bool gf_own_table_serve(enum gf_server which, void (*begin)(void));
+void gf_own_table_serve(enum gf_server which, void (*begin)(void));
 /*
  * Like gf_own_table_run, but calls work only on gf_server_reads, for descriptors that stay open
  * there. Returns false if work did not run.

@@ -56,8 +56,8 @@ void gf_permit_share(_Atomic unsigned *word);
 
 /*
  * permit_find.c: permits those of the calls `wanted`, a set of bits, that the seccomp filters of the
- * calling thread allow, and returns their bits. Without a filter, all wanted calls are permitted.
+ * calling thread allow. Without a filter, all wanted calls are permitted.
  * With a filter, child processes try the calls. If the filter kills for a call, it kills a child
  * instead of this process; the audit log shows such a child. Opens a file. Keeps errno.
  */
-unsigned gf_permit_find(unsigned wanted);
+void gf_permit_find(unsigned wanted);

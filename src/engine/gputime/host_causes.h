@@ -49,10 +49,10 @@ struct gf_python_place {
 };
 
 /*
- * Finds the process's interpreter by calling `find`. Returns false if its frames cannot be read; a
- * later call may succeed.
+ * Finds the process's interpreter by calling `find`. If its frames cannot be read, a later call may
+ * succeed.
  */
-bool gf_python_line_open(bool (*find)(struct gf_python *ret));
+void gf_python_line_open(bool (*find)(struct gf_python *ret));
 
 /*
  * Reads which line a thread executes. state: the address of the thread's PyThreadState. pid: the
@@ -72,10 +72,10 @@ bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret);
 
 /*
  * Reads where another thread of the interpreter of this thread state holds the lock of threading whose
- * futex this is. Returns false if no line of the program inside of a `with` statement of the lock is
+ * futex this is. *ret is unchanged if no line of the program inside of a `with` statement of the lock is
  * found in eight other threads.
  */
-bool gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret);
+void gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret);
 
 /* Whether this thread of this process executes Python. PyTorch's autograd has a state without frames. */
 bool gf_python_line_has_frames(uintptr_t state);

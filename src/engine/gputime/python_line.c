@@ -141,7 +141,7 @@ static size_t find_condition_futex(void)
     return i < GF_ARRAY_LEN(words) ? (i + 1) * sizeof(*words) : 0;
 }
 
-bool gf_python_line_open(bool (*find)(struct gf_python *ret))
+void gf_python_line_open(bool (*find)(struct gf_python *ret))
 {
     struct gf_python found;
 
@@ -151,7 +151,6 @@ bool gf_python_line_open(bool (*find)(struct gf_python *ret))
         interpreter.runtime_size = found.runtime_size;
         interpreter.condition_futex = find_condition_futex();
     }
-    return interpreter.layout != NULL;
 }
 
 struct walks {
@@ -313,9 +312,9 @@ static bool read_if_holder(uintptr_t state, void *closure)
     return true;
 }
 
-bool gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret)
+void gf_python_line_read_holder(uintptr_t state, uintptr_t futex, struct gf_python_line *ret)
 {
-    return find_neighbour(state, HOLDERS, read_if_holder, &(struct holder){futex, ret});
+    find_neighbour(state, HOLDERS, read_if_holder, &(struct holder){futex, ret});
 }
 
 bool gf_python_line_is_in_queue(pid_t pid, uintptr_t state, uintptr_t futex)

@@ -237,15 +237,14 @@ unsigned gf_thread_binding_count_kept(void)
  * Binds the calling thread if it has the start mask. The thread or its creator may have restored
  * this mask.
  */
-static bool bind_late(const struct gf_placement *placement, struct gf_cpus *mask)
+static void bind_late(const struct gf_placement *placement, struct gf_cpus *mask)
 {
     const pid_t tid = (pid_t)syscall(SYS_gettid);
     if (!gf_set_equal(mask, &placement->start) || is_skipped(NULL, tid) ||
         gf_tasks_set_mask(tid, &placement->cpus))
-        return false;
+        return;
     *mask = placement->cpus;
     gf_add_relaxed(&gf_process.counts.late_threads, 1);
-    return true;
 }
 
 /*

@@ -300,7 +300,7 @@ static int append_line(const struct gf_line_message *line, const char *text, siz
     unsigned char *const torn = &journal_slots()->sums->torn;
     const bool after_torn = __atomic_exchange_n(torn, 0, __ATOMIC_RELAXED) != 0;
     const size_t whole = after_torn + length;
-    ssize_t written = gf_log_file_append(line->pid, "\n", after_torn, text, length);
+    ssize_t written = gf_log_file_append(line->pid, after_torn, text, length);
 
     if (written > 0) {
         __atomic_fetch_add(&journal_slots()->sums->written, written, __ATOMIC_RELAXED);
@@ -310,7 +310,7 @@ static int append_line(const struct gf_line_message *line, const char *text, siz
         return 0;
     const bool in_part = written > 0;
     if (in_part)
-        written = gf_log_file_append(line->pid, "\n", 1, "", 0);
+        written = gf_log_file_append(line->pid, true, "", 0);
     if (written <= 0 && (in_part || after_torn))
         __atomic_store_n(torn, true, __ATOMIC_RELAXED);
     return written < 0 ? (int)written : -ENOSPC;

@@ -96,9 +96,9 @@ bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint
     return change_mark(line, held_mark, mark_of(slot_ready, now));
 }
 
-bool gf_line_slots_discard(struct gf_line *line)
+void gf_line_slots_discard(struct gf_line *line)
 {
-    return change_mark(line, held_mark, slot_free);
+    change_mark(line, held_mark, slot_free);
 }
 
 void gf_line_slots_read(const struct gf_line *line, struct gf_line_message *ret)

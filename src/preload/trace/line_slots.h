@@ -86,11 +86,11 @@ void gf_line_slots_read(const struct gf_line *line, struct gf_line_message *ret)
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now);
 
 /*
- * gf_line_slots_ready hands the line over for writing. gf_line_slots_discard drops the line. Both
- * return false if another thread has taken the slot away from the calling thread.
+ * gf_line_slots_ready hands the line over for writing; false if another thread has taken the slot
+ * away from the calling thread. gf_line_slots_discard drops the line.
  */
 bool gf_line_slots_ready(struct gf_line_slots *slots, struct gf_line *line, uint64_t now);
-bool gf_line_slots_discard(struct gf_line *line);
+void gf_line_slots_discard(struct gf_line *line);
 
 /*
  * Returns the oldest finished line, which the calling thread must then write. Returns NULL if no

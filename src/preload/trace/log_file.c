@@ -51,15 +51,15 @@ const char *gf_log_file_path(void)
 
 struct append {
     pid_t pid;
-    const char *first, *second;
-    size_t first_length, second_length;
+    bool on_new_line;
+    const char *text;
+    size_t length;
     ssize_t written;
 };
 
 static ssize_t append_to(const char *file, const struct append *append)
 {
-    return gf_output_append(file, append->first, append->first_length, append->second,
-                            append->second_length);
+    return gf_output_append(file, "\n", append->on_new_line, append->text, append->length);
 }
 
 /*
@@ -81,10 +81,9 @@ static void open_and_append(void *closure)
                                                                : append_for_child(append);
 }
 
-ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
-                           size_t second_length)
+ssize_t gf_log_file_append(pid_t pid, bool on_new_line, const char *text, size_t length)
 {
-    struct append append = {pid, first, second, first_length, second_length, -EAGAIN};
+    struct append append = {pid, on_new_line, text, length, -EAGAIN};
 
     /* Even a sealed process (os/permit.h) opens the file, because the user requested the log. */
     if (!gf_own_table_run(open_and_append, &append) && gf_permit_sealed())

@@ -21,12 +21,11 @@ void gf_log_file_follow(pid_t pid);
 const char *gf_log_file_path(void);
 
 /*
- * Appends both texts by one write to the log file of process `pid`. `pid` is this process or, on
- * the writer thread, a child. Returns the number of bytes written, or -errno. May be called on any
- * thread, also inside malloc.
+ * Appends the text by one write to the log file of process `pid`, after a line feed if `on_new_line`
+ * is true. `pid` is this process or, on the writer thread, a child. Returns the number of bytes
+ * written, or -errno. May be called on any thread, also inside malloc.
  */
-ssize_t gf_log_file_append(pid_t pid, const char *first, size_t first_length, const char *second,
-                           size_t second_length);
+ssize_t gf_log_file_append(pid_t pid, bool on_new_line, const char *text, size_t length);
 
 /*
  * Adds the fields of the first line of a process's log, which describes the process. Allocates
