@@ -45,13 +45,10 @@ static void bind_own(void *closure, int task, pid_t tid)
     struct gf_cpus mask = {0};
 
     (void)task;
-    if (walk->scope->skip && walk->scope->skip(walk->scope->closure, tid)) {
-        walk->result->left++;
-        return;
-    }
-    const int done = bind_thread(walk, tid, &mask);
+    const enum gf_mask_owner owner = walk->scope->owner ? walk->scope->owner(tid) : gf_mask_program;
+    const int done = owner == gf_mask_self_set ? 0 : bind_thread(walk, tid, &mask);
     walk->changed |= done > 0;
-    if (walk->scope->uncounted && walk->scope->uncounted(walk->scope->closure, tid))
+    if (owner == gf_mask_self_set || owner == gf_mask_library)
         walk->result->left++;
     else if (done < 0)
         walk->result->failed++;

@@ -7,18 +7,16 @@
 #pragma once
 
 #include "base/cpus.h"
+#include "host/locality.h"
 
 struct gf_bind_scope {
     struct gf_cpus from; /* only threads with this mask are changed */
     struct gf_cpus to;
-    /* Returns true for a thread that must not be changed. NULL: all threads may be changed. */
-    bool (*skip)(void *closure, pid_t tid);
     /*
-     * Returns true for a thread of the library: its mask is set, but it is counted in `left`. NULL:
-     * no thread is of the library.
+     * Returns the class of a thread; NULL: each is one of the program. A thread that set its own mask
+     * is not changed. The mask of the library's threads is set, but they are counted in `left`.
      */
-    bool (*uncounted)(void *closure, pid_t tid);
-    void *closure;
+    enum gf_mask_owner (*owner)(pid_t tid);
     /* Also bind threads of child processes that have not loaded libcuda themselves. */
     bool descendants;
     /*

@@ -84,16 +84,20 @@ static void binds_every_thread(void **state)
     assert_mask(tids[0], &all);
 }
 
-static bool skip_third(void *closure, pid_t tid)
+static enum gf_mask_owner own_mask_of_third(pid_t tid)
 {
-    return tid == *(pid_t *)closure;
+    return tid == tids[3] ? gf_mask_self_set : gf_mask_program;
+}
+
+static enum gf_mask_owner third_of_library(pid_t tid)
+{
+    return tid == tids[3] ? gf_mask_library : gf_mask_program;
 }
 
 static void leaves_other_masks_alone(void **state)
 {
     (void)state;
-    struct gf_bind_scope scope = {
-        .from = all, .to = first, .skip = skip_third, .closure = &tids[3]};
+    const struct gf_bind_scope scope = {.from = all, .to = first, .owner = own_mask_of_third};
     struct gf_bind_result result;
 
     gf_tasks_set_mask(tids[0], &second);
@@ -107,8 +111,7 @@ static void leaves_other_masks_alone(void **state)
 static void changes_uncounted_threads(void **state)
 {
     (void)state;
-    const struct gf_bind_scope scope = {
-        .from = all, .to = first, .uncounted = skip_third, .closure = &tids[3]};
+    const struct gf_bind_scope scope = {.from = all, .to = first, .owner = third_of_library};
     struct gf_bind_result result;
 
     gf_bind_apply(&scope, &result);

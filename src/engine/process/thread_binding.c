@@ -22,26 +22,13 @@ enum gf_mask_owner gf_thread_binding_owner(pid_t tid)
     return gf_mask_program;
 }
 
-static bool is_skipped(void *closure, pid_t tid)
-{
-    (void)closure;
-    return gf_thread_binding_owner(tid) == gf_mask_self_set;
-}
-
-static bool is_library(void *closure, pid_t tid)
-{
-    (void)closure;
-    return gf_thread_binding_owner(tid) == gf_mask_library;
-}
-
 void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to, bool descendants,
                             struct gf_bind_result *ret)
 {
     struct gf_bind_result result = {0};
     const struct gf_bind_scope scope = {.from = *from,
                                         .to = *to,
-                                        .skip = is_skipped,
-                                        .uncounted = is_library,
+                                        .owner = gf_thread_binding_owner,
                                         .descendants = descendants,
                                         .cuda_since = gf_process.cuda_since};
 
@@ -240,7 +227,8 @@ unsigned gf_thread_binding_count_kept(void)
 static void bind_late(const struct gf_placement *placement, struct gf_cpus *mask)
 {
     const pid_t tid = (pid_t)syscall(SYS_gettid);
-    if (!gf_set_equal(mask, &placement->start) || is_skipped(NULL, tid) ||
+    if (!gf_set_equal(mask, &placement->start) ||
+        gf_thread_binding_owner(tid) == gf_mask_self_set ||
         gf_tasks_set_mask(tid, &placement->cpus))
         return;
     *mask = placement->cpus;
@@ -388,11 +376,10 @@ void gf_thread_binding_widen(bool to_start)
     gf_thread_binding_move(&old->cpus, &wide->cpus, true, &result);
     if (gf_process.preload->heap->set_cpus)
         gf_process.preload->heap->set_cpus(gf_set_count(&wide->cpus));
-    if (to_start) {
+    if (to_start)
         undo_memory();
-    } else {
+    else
         gf_placement_publish(wide);
-    }
     gf_events_announce(
         gf_report_widened,
         "threads waited for a CPU while other CPUs were idle: widened from CPUs %s to %s",
