@@ -128,29 +128,30 @@ void gf_guard_deltas_count(struct gf_guard_deltas *past, int tid, uint64_t run_n
 
 #define DEPTH_MAX 32
 
-struct walk {
-    const struct gf_cpus *bound;
+struct guarded {
+    const struct gf_cpus *bound, *socket, *start;
     struct gf_guard_deltas *past;
+    struct gf_guard_reading *ret;
     bool has_children;
     unsigned depth;
 };
 
-static void add_thread(struct walk *walk, int task, pid_t tid)
+static void add_thread(struct guarded *guarded, int task, pid_t tid)
 {
     uint64_t run, delay;
     if (gf_tasks_schedstat(task, tid, &run, &delay))
         return;
-    gf_guard_deltas_count(walk->past, tid, run, delay);
+    gf_guard_deltas_count(guarded->past, tid, run, delay);
 }
 
 static void read_child(void *closure, pid_t child);
 
 static void read_own(void *closure, int task, pid_t tid)
 {
-    struct walk *walk = closure;
-    add_thread(walk, task, tid);
-    if (walk->has_children)
-        gf_tasks_children(task, tid, read_child, walk);
+    struct guarded *guarded = closure;
+    add_thread(guarded, task, tid);
+    if (guarded->has_children)
+        gf_tasks_children(task, tid, read_child, guarded);
 }
 
 /*
@@ -159,38 +160,40 @@ static void read_own(void *closure, int task, pid_t tid)
  */
 static void read_inherited(void *closure, int task, pid_t tid)
 {
-    struct walk *walk = closure;
+    struct guarded *guarded = closure;
     struct gf_cpus mask;
 
-    if (gf_tasks_get_mask(tid, &mask) == 0 && gf_set_equal(&mask, walk->bound))
-        add_thread(walk, task, tid);
-    gf_tasks_children(task, tid, read_child, walk);
+    if (gf_tasks_get_mask(tid, &mask) == 0 && gf_set_equal(&mask, guarded->bound))
+        add_thread(guarded, task, tid);
+    gf_tasks_children(task, tid, read_child, guarded);
 }
 
 static void read_child(void *closure, pid_t child)
 {
-    struct walk *walk = closure;
-    if (walk->depth >= DEPTH_MAX)
+    struct guarded *guarded = closure;
+    if (guarded->depth >= DEPTH_MAX)
         return;
-    walk->depth++;
-    gf_tasks_each(child, read_inherited, walk);
-    walk->depth--;
+    guarded->depth++;
+    gf_tasks_each(child, read_inherited, guarded);
+    guarded->depth--;
 }
 
-/* Whether widening the mask from bound to wide would add this CPU. */
+/*
+ * Whether widening the mask to `wide` would add this CPU. Not if `wide` lacks CPUs of the mask, as
+ * may happen with GPUFEED_BIND=force: then this step is not made.
+ */
 static bool would_add(const struct gf_cpus *bound, const struct gf_cpus *wide, unsigned cpu)
 {
-    return gf_set_test(wide, cpu) && !gf_set_test(bound, cpu);
+    return gf_set_test(wide, cpu) && !gf_set_test(bound, cpu) && gf_set_within(bound, wide);
 }
 
 /*
  * Parses a line of /proc/stat, "cpu3 user nice system idle iowait ...", with times in ticks.
  * Returns false if the line is not about CPUs.
  */
-static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bound,
-                         const struct gf_cpus *socket, const struct gf_cpus *start,
-                         struct gf_guard_reading *ret)
+static bool add_cpu_line(char *line, const struct guarded *guarded)
 {
+    const uint64_t tick_ns = SECOND / (uint64_t)sysconf(_SC_CLK_TCK);
     uint64_t field[5];
     char *at = line + 3;
 
@@ -202,62 +205,37 @@ static bool add_cpu_line(char *line, uint64_t tick_ns, const struct gf_cpus *bou
     for (size_t i = 0; i < GF_ARRAY_LEN(field); i++)
         field[i] = strtoull(at, &at, 10);
     const uint64_t idle = (field[3] + field[4]) * tick_ns;
-    if (would_add(bound, socket, cpu)) {
-        ret->socket_idle_ns += idle;
-        ret->socket_cpus++;
+    if (would_add(guarded->bound, guarded->socket, cpu)) {
+        guarded->ret->socket_idle_ns += idle;
+        guarded->ret->socket_cpus++;
     }
-    if (would_add(bound, start, cpu)) {
-        ret->start_idle_ns += idle;
-        ret->start_cpus++;
+    if (would_add(guarded->bound, guarded->start, cpu)) {
+        guarded->ret->start_idle_ns += idle;
+        guarded->ret->start_cpus++;
     }
     return true;
 }
 
-/*
- * Returns the mask after widening `bound` to `wide`. Returns an empty mask if `wide` lacks CPUs of
- * `bound`, as may happen with GPUFEED_BIND=force.
- */
-static struct gf_cpus widened_mask(const struct gf_cpus *bound, const struct gf_cpus *wide)
+static void read_idle(const struct guarded *guarded)
 {
-    return gf_set_within(bound, wide) ? *wide : (struct gf_cpus){0};
-}
-
-static void read_idle(const struct gf_cpus *bound, const struct gf_cpus *socket,
-                      const struct gf_cpus *start, struct gf_guard_reading *ret)
-{
-    const uint64_t tick_ns = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
     char text[8192];
     struct gf_procfs_lines lines = {.buf = text, .size = sizeof(text)};
     char *line;
 
     if (!gf_procfs_lines_open(&lines, "/proc/stat"))
         return;
-    while ((line = gf_procfs_lines_next(&lines)) &&
-           add_cpu_line(line, tick_ns, bound, socket, start, ret))
+    while ((line = gf_procfs_lines_next(&lines)) && add_cpu_line(line, guarded))
         ;
     gf_procfs_lines_close(&lines);
 }
 
-struct guarded {
-    const struct gf_cpus *socket, *start;
-    struct walk walk;
-    struct gf_guard_reading *ret;
-};
-
 static void read_files(void *closure)
 {
     struct guarded *guarded = closure;
-    struct gf_guard_reading *ret = guarded->ret;
-    const struct gf_guard_deltas *past = guarded->walk.past;
-    const struct gf_cpus *bound = guarded->walk.bound;
-    const struct gf_cpus to_socket = widened_mask(bound, guarded->socket),
-                         to_start = widened_mask(bound, guarded->start);
 
-    gf_tasks_each(0, read_own, &guarded->walk);
-    ret->run_ns = past->run_ns;
-    ret->delay_ns = past->delay_ns;
-    ret->throttled_ns = gf_cgroup_throttled_ns("");
-    read_idle(bound, &to_socket, &to_start, ret);
+    gf_tasks_each(0, read_own, guarded);
+    guarded->ret->throttled_ns = gf_cgroup_throttled_ns("");
+    read_idle(guarded);
 }
 
 void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
@@ -265,13 +243,16 @@ void gf_guard_read(struct gf_guard_deltas *past, const struct gf_cpus *bound,
                    struct gf_guard_reading *ret)
 {
     gf_keep_errno();
-    struct guarded guarded = {
-        .socket = socket,
-        .start = start,
-        .walk = {.bound = bound, .past = past, .has_children = gf_tasks_has_children()},
-        .ret = ret};
+    struct guarded guarded = {.bound = bound,
+                              .socket = socket,
+                              .start = start,
+                              .past = past,
+                              .ret = ret,
+                              .has_children = gf_tasks_has_children()};
 
     *ret = (struct gf_guard_reading){.now_ns = gf_now_ns()};
     gf_guard_deltas_begin(past, ret->now_ns);
     gf_own_table_run(read_files, &guarded);
+    ret->run_ns = past->run_ns;
+    ret->delay_ns = past->delay_ns;
 }
