@@ -135,23 +135,15 @@ static double quota_share(long long quota, long long period)
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
-/*
- * Parses the text of cpu.max, "max 100000" or "400000 100000": quota and period in microseconds.
- * Returns the number of CPUs; 0 if unlimited.
- */
-static double quota_v2(const char *text)
-{
-    char *end;
-    const long long quota = strtoll(text, &end, 10);
-    return end != text ? quota_share(quota, strtoll(end, NULL, 10)) : 0;
-}
-
+/* The file cpu.max has quota and period in microseconds: "400000 100000", or "max 100000". */
 static double group_quota(const struct gf_cgroup_walk *walk)
 {
-    char quota[64], period[32];
+    char quota[64], period[32], *end;
 
-    if (gf_cgroup_read(walk, "cpu.max", quota, sizeof(quota)) > 0)
-        return quota_v2(quota);
+    if (gf_cgroup_read(walk, "cpu.max", quota, sizeof(quota)) > 0) {
+        const long long us = strtoll(quota, &end, 10);
+        return quota_share(us, strtoll(end, NULL, 10));
+    }
     if (gf_cgroup_read(walk, "cpu.cfs_quota_us", quota, sizeof(quota)) <= 0 ||
         gf_cgroup_read(walk, "cpu.cfs_period_us", period, sizeof(period)) <= 0)
         return 0;
