@@ -54,20 +54,16 @@ static bool call_fcntl(int operation, short type, uint64_t start, uint64_t end, 
     return syscall(SYS_fcntl, fd, operation, ret) == 0;
 }
 
-/* Whether the file of /proc lists a lock on the byte: "lock: 1: OFDLCK ... 12345 12345". */
-static bool lists_lock(const char *path, uint64_t at)
+/* Whether the descriptor's file in /proc lists a lock on the byte: "lock: 1: OFDLCK ... 12345 12345". */
+static bool lists_lock(unsigned tid, unsigned number, uint64_t at)
 {
     char text[1024], wanted[64];
-    const int info = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    const int length = gf_procfs_read(text, sizeof(text) - 1, "", "proc/%u/fdinfo/%u", tid, number);
 
-    if (info < 0)
-        return false;
-    const ssize_t length = syscall(SYS_read, info, text, sizeof(text) - 1);
-    syscall(SYS_close, info);
     if (length <= 0)
         return false;
-    text[length] = '\0';
-    gf_fmt(wanted, sizeof(wanted), " %lu %lu\n", (unsigned long)at, (unsigned long)at);
+    memcpy(text + length, "\n", 2); /* the end of the last line, which the text lacks */
+    gf_fmt(wanted, sizeof(wanted), " %lu %lu\n", at, at);
     return strstr(text, "OFDLCK") && strstr(text, wanted);
 }
 
@@ -78,15 +74,12 @@ static bool lists_lock(const char *path, uint64_t at)
 static bool is_claim(uint64_t at)
 {
     const unsigned tid = (unsigned)(at % IDS);
-    char path[64];
 
     if (gf_procfs_user((pid_t)tid) != getuid())
         return false;
-    for (unsigned number = 0; number < NUMBERS; number++) {
-        gf_fmt(path, sizeof(path), "/proc/%u/fdinfo/%u", tid, number);
-        if (lists_lock(path, at))
+    for (unsigned number = 0; number < NUMBERS; number++)
+        if (lists_lock(tid, number, at))
             return true;
-    }
     return false;
 }
 
