@@ -65,11 +65,6 @@ static uint64_t gf_bytes_uleb(struct gf_bytes *bytes)
     return gf_bytes_leb(bytes, false);
 }
 
-static int64_t gf_bytes_sleb(struct gf_bytes *bytes)
-{
-    return (int64_t)gf_bytes_leb(bytes, true);
-}
-
 enum {
     enc_absptr = 0x00,
     enc_udata2 = 0x02,
@@ -192,7 +187,7 @@ static bool read_common(const struct gf_table *table, const unsigned char *entry
     if ((version != 1 && version != 3) || bytes.failed)
         return false;
     ret->code_align = gf_bytes_uleb(&bytes);
-    ret->data_align = gf_bytes_sleb(&bytes);
+    ret->data_align = (int64_t)gf_bytes_leb(&bytes, true);
     ret->return_column = version == 1 ? gf_bytes_u8(&bytes) : (unsigned)gf_bytes_uleb(&bytes);
     if (*letters == 'z') {
         const uint64_t size = gf_bytes_uleb(&bytes);
@@ -509,7 +504,7 @@ static bool push_constant(struct stack *stack, unsigned code, struct gf_bytes *b
     case 0x10:
         return push_value(stack, gf_bytes_uleb(bytes));
     case 0x11:
-        return push_value(stack, (uintptr_t)gf_bytes_sleb(bytes));
+        return push_value(stack, gf_bytes_leb(bytes, true));
     default:
         return false;
     }
@@ -532,7 +527,7 @@ bool gf_dwarf_evaluate(const struct gf_table *table, const unsigned char *expres
         const unsigned code = gf_bytes_u8(&bytes);
         if (code >= 0x70 && code <= 0x8f) { /* breg */
             if (code - 0x70 >= GF_REGISTERS ||
-                !push_value(&stack, registers[code - 0x70] + (uintptr_t)gf_bytes_sleb(&bytes)))
+                !push_value(&stack, registers[code - 0x70] + gf_bytes_leb(&bytes, true)))
                 return false;
         } else if (code == 0x06) { /* deref */
             if (!stack.depth ||

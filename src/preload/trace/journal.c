@@ -24,25 +24,18 @@
 
 static _Atomic unsigned *_Atomic wiped_mark; /* NULL if the kernel cannot wipe pages on fork */
 
-static void map_mark(void)
-{
-    void *page = gf_scratch_take(BYTES);
-
-    if (page && syscall(SYS_madvise, page, BYTES, MADV_WIPEONFORK) == 0)
-        gf_store_release(&wiped_mark, page);
-    else
-        gf_scratch_give(page, BYTES);
-}
-
 /*
  * Sets the mark. The first call maps it with MADV_WIPEONFORK, which needs Linux 4.14. Keeps errno.
  */
 static void gf_fork_mark_set(void)
 {
     gf_keep_errno();
+    void *page = gf_load_acquire(&wiped_mark) ? NULL : gf_scratch_take(BYTES);
 
-    if (!gf_load_acquire(&wiped_mark))
-        map_mark();
+    if (page && syscall(SYS_madvise, page, BYTES, MADV_WIPEONFORK) == 0)
+        gf_store_release(&wiped_mark, page);
+    else
+        gf_scratch_give(page, BYTES);
     _Atomic unsigned *word = gf_load_acquire(&wiped_mark);
     if (word)
         gf_store_release(word, 1);

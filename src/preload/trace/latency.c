@@ -63,14 +63,9 @@ static uint64_t bucket_end(unsigned bucket)
            << bucket / 2;
 }
 
-static unsigned row_index(uint64_t key)
-{
-    return (unsigned)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 55) % ROWS;
-}
-
 static struct row *find_row(uint64_t key)
 {
-    unsigned at = row_index(key);
+    unsigned at = (unsigned)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 55) % ROWS;
 
     for (unsigned tries = 0; tries < 16; tries++, at = (at + 1) % ROWS) {
         uint64_t there = gf_load_relaxed(&rows[at].key);

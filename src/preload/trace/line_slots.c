@@ -51,12 +51,6 @@ static bool change_mark(struct gf_line *line, uint64_t from, uint64_t to)
                                        __ATOMIC_RELAXED);
 }
 
-static bool is_stuck(uint64_t mark, uint64_t now)
-{
-    const unsigned state = state_of(mark);
-    return (state == slot_busy || state == slot_taken) && age_of(mark, now) > STUCK_MS;
-}
-
 /*
  * Whether the slot is stuck because its holder has ended. A holder that is paused or waits for the
  * disk keeps its slot, because it may continue to change the line. If the holder is in another PID
@@ -65,7 +59,10 @@ static bool is_stuck(uint64_t mark, uint64_t now)
 static bool is_abandoned(uint64_t mark, uint64_t now)
 {
     gf_keep_errno();
-    return is_stuck(mark, now) && syscall(SYS_tkill, thread_of(mark), 0) != 0 && errno == ESRCH;
+    const bool is_held = state_of(mark) == slot_busy || state_of(mark) == slot_taken;
+
+    return is_held && age_of(mark, now) > STUCK_MS && syscall(SYS_tkill, thread_of(mark), 0) != 0 &&
+           errno == ESRCH;
 }
 
 struct gf_line *gf_line_slots_claim(struct gf_line_slots *slots, uint64_t now)

@@ -38,25 +38,15 @@ static void add_engine_facts(struct gf_step_facts *to, const struct gf_step_fact
         to->value[i] += sums->value[i];
 }
 
-/* Returns the place of an interval of this length in `longest`; GF_STEPS_LONGEST if it is short. */
-static unsigned place_of(struct gf_step_series *series, uint64_t ns)
-{
-    unsigned at = GF_STEPS_LONGEST;
-
-    while (at && series->longest[at - 1].ns < ns)
-        at--;
-    return at;
-}
-
 static void keep_longest(struct gf_step_series *series, uint64_t start_ns, uint64_t ns,
                          const struct gf_step_facts *rise)
 {
-    const unsigned at = place_of(series, ns);
+    unsigned at = GF_STEPS_LONGEST - 1;
 
-    if (at == GF_STEPS_LONGEST)
+    if (series->longest[at].ns >= ns)
         return;
-    for (unsigned i = GF_STEPS_LONGEST - 1; i > at; i--)
-        series->longest[i] = series->longest[i - 1];
+    for (; at && series->longest[at - 1].ns < ns; at--)
+        series->longest[at] = series->longest[at - 1];
     series->longest[at] = (struct gf_slow_step){.start_ns = start_ns, .ns = ns, .facts = *rise};
     for (unsigned i = GF_CAUSE_COUNT; i < GF_STEP_FACTS; i++)
         series->longest[at].facts.value[i] = -series->before.value[i];
