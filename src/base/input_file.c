@@ -23,11 +23,6 @@ static int open_file(const char *path, int flags)
     return open_at(AT_FDCWD, path, flags);
 }
 
-static bool is_trusted_owner(const struct stat *found)
-{
-    return found->st_uid == 0 || found->st_uid == geteuid();
-}
-
 /*
  * Whether the path leads to this pipe by links that are followed to output files. Another user may have
  * planted a link, or a second name, of a pipe whose bytes a service waits for.
@@ -50,7 +45,8 @@ static bool is_trusted_pipe(const char *path, int name, const struct stat *found
 
     if (!S_ISFIFO(found->st_mode) || syscall(SYS_fstatfs, name, &system) || gf_is_served(name))
         return false;
-    return system.f_type == PIPEFS_MAGIC || (is_trusted_owner(found) && is_own_name(path, found));
+    return system.f_type == PIPEFS_MAGIC ||
+           (gf_is_trusted_owner(found) && is_own_name(path, found));
 }
 
 /*

@@ -64,15 +64,10 @@ static bool is_unmapped(uid_t user)
     return user == 65534 && is_in_user_namespace();
 }
 
-static bool is_trusted_owner(const struct stat *found)
-{
-    return found->st_uid == 0 || found->st_uid == geteuid();
-}
-
 /* Whether another user may have planted files and links in the folder. */
 static bool is_open_to_others(const struct stat *folder)
 {
-    return !is_trusted_owner(folder) || (folder->st_mode & (S_IWGRP | S_IWOTH));
+    return !gf_is_trusted_owner(folder) || (folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
 /*
@@ -88,10 +83,10 @@ static bool is_trusted_link(const struct stat *link, const struct stat *folder)
 {
     if (may_be_second_name(link, folder))
         return false;
-    if (is_trusted_owner(link) && is_trusted_owner(folder))
+    if (gf_is_trusted_owner(link) && gf_is_trusted_owner(folder))
         return true;
-    return (is_trusted_owner(link) || is_unmapped(link->st_uid)) &&
-           (is_trusted_owner(folder) || is_unmapped(folder->st_uid)) &&
+    return (gf_is_trusted_owner(link) || is_unmapped(link->st_uid)) &&
+           (gf_is_trusted_owner(folder) || is_unmapped(folder->st_uid)) &&
            !(folder->st_mode & (S_IWGRP | S_IWOTH));
 }
 
@@ -332,10 +327,10 @@ static int check_appendable(int fd, int folder)
     if (S_ISCHR(found.st_mode))
         return 0;
     if (S_ISFIFO(found.st_mode))
-        return is_trusted_owner(&found) && !gf_is_served(fd) ? 0 : -EPERM;
+        return gf_is_trusted_owner(&found) && !gf_is_served(fd) ? 0 : -EPERM;
     if (!S_ISREG(found.st_mode))
         return -EINVAL;
-    if (!is_open_to_others(&around) || is_trusted_owner(&found))
+    if (!is_open_to_others(&around) || gf_is_trusted_owner(&found))
         return 0;
     if (syscall(SYS_fstatfs, fd, &system) || !gf_is_network_fs((unsigned long)system.f_type))
         return -EPERM;
@@ -465,7 +460,7 @@ static int begin_output(struct walk *walk, void *closure)
         return error;
     if (S_ISLNK(found.st_mode))
         return begin_at_link(walk, begin);
-    if (S_ISCHR(found.st_mode) || (S_ISFIFO(found.st_mode) && is_trusted_owner(&found)))
+    if (S_ISCHR(found.st_mode) || (S_ISFIFO(found.st_mode) && gf_is_trusted_owner(&found)))
         return open_stream(walk, begin, false);
     if (S_ISFIFO(found.st_mode))
         return open_beside(walk, begin); /* another user's pipe, which the new file replaces */

@@ -39,6 +39,11 @@ static inline bool gf_is_network_fs(unsigned long magic)
     }
 }
 
+static inline bool gf_is_trusted_owner(const struct stat *found)
+{
+    return found->st_uid == 0 || found->st_uid == geteuid();
+}
+
 enum gf_file_place {
     gf_file_place_local,
     gf_file_place_network, /* the file is on another machine, or a process serves it (FUSE) */
