@@ -146,10 +146,6 @@ static char *make_entry(const struct gf_hint *hint)
     if (!entry)
         return NULL;
     const int length = gf_hint_format(hint, entry, GF_HINT_MAX);
-    if (length < 0) {
-        free(entry);
-        return NULL;
-    }
     char *fitting = realloc(entry, (size_t)length + 1);
     return fitting ? fitting : entry;
 }

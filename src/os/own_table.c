@@ -270,7 +270,8 @@ void gf_own_table_serve(enum gf_server which, void (*begin)(void))
 
     if (!gf_own_table_leave())
         return;
-    begin();
+    if (begin)
+        begin();
     for (size_t i = 0; i < GF_ARRAY_LEN(server->requests); i++) /* those of a parent's threads */
         gf_store_relaxed(&server->requests[i].state, request_free);
     server->priority = priority_of_caller();

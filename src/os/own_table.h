@@ -139,7 +139,7 @@ void gf_own_table_joined(void);
 /*
  * Makes the calling thread a serving thread of this process: it does the work of the calls of
  * gf_own_table_run, one at a time, so that these calls create no threads. The function first calls
- * begin(), then serves. It returns only if the calling thread cannot leave the program's table.
+ * begin(), unless that is NULL, then serves. It returns only if the calling thread cannot leave the program's table.
  */
 void gf_own_table_serve(enum gf_server which, void (*begin)(void));
 /*

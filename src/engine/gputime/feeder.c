@@ -106,9 +106,8 @@ static enum gf_wait_kind read_futex(pid_t pid, const struct gf_wait *wait)
 {
     uint32_t words[4];
 
-    return gf_process_read_some(pid, wait->futex, words, sizeof(words)) == sizeof(words)
-               ? gf_wait_by_futex(wait, words)
-               : gf_wait_futex;
+    return gf_process_read(pid, wait->futex, words, sizeof(words)) ? gf_wait_by_futex(wait, words)
+                                                                   : gf_wait_futex;
 }
 
 int gf_feeder_read_call(pid_t pid, pid_t tid, struct gf_feeder_facts *ret)

@@ -467,15 +467,11 @@ static void *read_files(void *unused)
     return unused;
 }
 
-static void do_nothing(void)
-{
-}
-
 /* The main function of the thread that opens the report and the metrics. */
 static void *write_files(void *unused)
 {
     prctl(PR_SET_NAME, "gpufeed-output");
-    gf_own_table_serve(gf_server_writes, do_nothing);
+    gf_own_table_serve(gf_server_writes, NULL);
     return unused;
 }
 

@@ -33,14 +33,6 @@ void gf_report_line_put(struct gf_json *json, const struct gf_python_line *at)
     gf_json_text(json, "function", at->function);
 }
 
-static void put_holder(struct gf_json *json, const struct gf_python_line *at)
-{
-    if (!gf_json_known(json, "holder", at->line))
-        return;
-    gf_json_object(json, "holder");
-    gf_report_line_put(json, at);
-}
-
 /* Writes, for each cause, the line at which most of its time was spent. */
 static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *device)
 {
@@ -53,7 +45,10 @@ static void put_lines(struct gf_json *json, const struct gf_gpu_time_device *dev
         gf_json_text(json, "cause", gf_host_cause_name((enum gf_host_cause)i));
         gf_report_line_put(json, &line->at);
         gf_json_milli(json, "s", line->ns / 1000000);
-        put_holder(json, &line->holder);
+        if (!gf_json_known(json, "holder", line->holder.line))
+            continue;
+        gf_json_object(json, "holder");
+        gf_report_line_put(json, &line->holder);
     }
 }
 
