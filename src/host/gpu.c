@@ -139,7 +139,7 @@ static struct {
     _Atomic bool found;
     int (*by_bus_id)(const char *bus_id, void **ret_device);
     int (*clock)(void *device, int type, unsigned *ret_mhz);
-    char bdf[DEVICES][sizeof(((struct gf_gpu *)0)->bdf)];
+    char bdf[DEVICES][BDF_SIZE];
 } nvml;
 
 /*
@@ -240,14 +240,10 @@ static void *read_clocks(void *unused)
 
 void gf_gpu_clock_find(const struct gf_cuda *cuda)
 {
-    struct gf_gpu gpu;
-
     if (gf_load_relaxed(&nvml.found) || !find_clock_functions())
         return;
-    for (unsigned i = 0; i < DEVICES; i++) {
-        gf_gpu_read(cuda, (int)i, false, &gpu);
-        memcpy(nvml.bdf[i], gpu.bdf, sizeof(gpu.bdf));
-    }
+    for (unsigned i = 0; i < DEVICES; i++)
+        read_bdf(cuda, (int)i, nvml.bdf[i]);
     gf_store_release(&nvml.found, gf_detached_start(read_clocks, NULL) == 0);
 }
 

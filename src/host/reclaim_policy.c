@@ -3,8 +3,6 @@
 
 #define SECOND UINT64_C(1000000000)
 
-#define LITTLE GF_RECLAIM_LITTLE
-
 static bool has_increased(uint64_t now, uint64_t before)
 {
     return now != GF_PRESSURE_UNKNOWN && before != GF_PRESSURE_UNKNOWN && now > before;
@@ -28,7 +26,7 @@ static bool is_stalled(const struct gf_reclaim_reading *now, const struct gf_rec
 static bool must_purge(const struct gf_reclaim_reading *now, const struct gf_reclaim_reading *last)
 {
     const bool tight = now->headroom.bytes < now->kept;
-    const bool exhausted = now->headroom.bytes < gf_max(now->kept / 2, LITTLE);
+    const bool exhausted = now->headroom.bytes < gf_max(now->kept / 2, GF_RECLAIM_LITTLE);
 
     return has_increased(now->pressure.killed, last->pressure.killed) || exhausted ||
            (tight && (has_increased(now->pressure.limited, last->pressure.limited) ||
@@ -40,7 +38,7 @@ bool gf_reclaim_feed(struct gf_reclaim *reclaim, const struct gf_reclaim_reading
     const struct gf_reclaim_reading last = reclaim->last.now_ns ? reclaim->last : *now;
 
     reclaim->last = *now;
-    if (now->kept < LITTLE || !must_purge(now, &last) ||
+    if (now->kept < GF_RECLAIM_LITTLE || !must_purge(now, &last) ||
         (reclaim->purged_ns && now->now_ns - reclaim->purged_ns < SECOND))
         return false;
     reclaim->purged_ns = now->now_ns;
