@@ -83,9 +83,7 @@ static const char *parse_bit(const char *text, unsigned limit, unsigned *ret, in
 
 static bool at_end(const char *p)
 {
-    while (*p == ' ' || *p == '\t' || *p == '\n')
-        p++;
-    return *p == '\0';
+    return !p[strspn(p, " \t\n")];
 }
 
 int gf_bits_parse(const char *text, uint64_t *ret, size_t n)

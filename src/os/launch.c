@@ -2,7 +2,6 @@
 #include "os/launch.h"
 
 #include "base/fmt.h"
-#include "base/parse.h"
 #include "os/procfs.h"
 
 #include <strings.h>
@@ -34,7 +33,6 @@ const char *gf_launch_job(char *const *envp)
 static int rank_number(char *const *envp, const char *name)
 {
     const char *value = name ? gf_launch_variable(envp, name) : NULL;
-    uint64_t n;
 
     if (!value)
         return -1;
@@ -42,15 +40,13 @@ static int rank_number(char *const *envp, const char *name)
      * Slurm writes the number of tasks on each host: "8", or "8(x2)" if two hosts have 8 each. If
      * the hosts differ, as in "8,4", the number of this host is unknown.
      */
-    char digits[16];
     const size_t length = strspn(value, "0123456789");
-    if (length == 0 || length >= sizeof(digits) || (value[length] && value[length] != '('))
+    if (length == 0 || length >= 16 || (value[length] && value[length] != '('))
         return -1;
     if (value[length] == '(' && strchr(value + length, ','))
         return -1;
-    memcpy(digits, value, length);
-    digits[length] = '\0';
-    return gf_parse_u64(digits, &n) || n > 1 << 24 ? -1 : (int)n;
+    const uint64_t n = gf_procfs_number(value);
+    return n > 1 << 24 ? -1 : (int)n;
 }
 
 static const struct launcher {

@@ -117,10 +117,8 @@ char gf_procfs_thread_state(pid_t tid)
 
     if (gf_procfs_read(text, sizeof(text), "", "proc/self/task/%d/stat", tid) < 0)
         return 0;
-    const char *end = strrchr(text, ')');
-    if (!end || end[1] != ' ')
-        return 0;
-    return end[2];
+    const char *state = gf_procfs_stat(text, 3);
+    return (char)(state ? *state : 0);
 }
 
 uid_t gf_procfs_user(pid_t pid)
