@@ -18,11 +18,6 @@ static int open_at(int folder, const char *path, int flags)
     return fd < 0 ? -errno : (int)fd;
 }
 
-static int open_file(const char *path, int flags)
-{
-    return open_at(AT_FDCWD, path, flags);
-}
-
 /*
  * Whether the path leads to this pipe by links that are followed to output files. Another user may have
  * planted a link, or a second name, of a pipe whose bytes a service waits for.
@@ -90,14 +85,14 @@ static int open_again(int name, const char *path, bool is_named)
     gf_fmt(again, sizeof(again), "/proc/thread-self/fd/%d", name);
     int result = check_type(path, name, is_named);
     if (result >= 0)
-        result = open_file(again, result);
+        result = open_at(AT_FDCWD, again, result);
     syscall(SYS_close, name);
     return result;
 }
 
 int gf_input_open(const char *path)
 {
-    return open_again(open_file(path, O_PATH), path, false);
+    return open_again(open_at(AT_FDCWD, path, O_PATH), path, false);
 }
 
 /*
@@ -152,7 +147,7 @@ static int open_name_in(const char *root, const char *path, int flags)
 {
     const struct open_how how = {.flags = (unsigned)flags | O_PATH | O_CLOEXEC,
                                  .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_XDEV};
-    const int folder = open_file(root, O_PATH | O_DIRECTORY);
+    const int folder = open_at(AT_FDCWD, root, O_PATH | O_DIRECTORY);
     long fd = folder < 0 ? folder : is_answered(folder) ? -EAGAIN : -EACCES;
 
     for (unsigned i = 0; i < TRIES && fd == -EAGAIN; i++) {
@@ -218,5 +213,5 @@ const char *gf_folder_next(struct gf_folder *folder)
 
 int gf_input_open_or_pipe(const char *path)
 {
-    return open_again(open_file(path, O_PATH), path, true);
+    return open_again(open_at(AT_FDCWD, path, O_PATH), path, true);
 }

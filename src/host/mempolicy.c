@@ -13,9 +13,7 @@ _Static_assert(GF_MPOL_DEFAULT == MPOL_DEFAULT && GF_MPOL_PREFERRED == MPOL_PREF
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t),
                "node masks are passed as words of 64 bits");
 
-/* The kernel's numbers of two policies that the headers of Debian 12 lack. */
-#define PREFERRED_MANY GF_MPOL_PREFERRED_MANY
-#define WEIGHTED_INTERLEAVE 6
+#define WEIGHTED_INTERLEAVE 6 /* the kernel's number, which the headers of Debian 12 lack */
 
 #define MODE_FLAGS 0xe000 /* MPOL_F_STATIC_NODES and the other mode flags */
 /* The kernel expects the number of bits of the mask plus one. */
@@ -125,9 +123,9 @@ char *gf_mempolicy_format(int mode, const struct gf_nodes *nodes, char *buf, siz
 
 char *gf_mempolicy_kernel_text(int mode, const struct gf_nodes *nodes, char *buf, size_t size)
 {
-    const char *name = mode == MPOL_PREFERRED   ? "prefer"
-                       : mode == PREFERRED_MANY ? "prefer (many)"
-                                                : gf_mempolicy_name(mode);
+    const char *name = mode == MPOL_PREFERRED           ? "prefer"
+                       : mode == GF_MPOL_PREFERRED_MANY ? "prefer (many)"
+                                                        : gf_mempolicy_name(mode);
     return format_policy(name, nodes, buf, size);
 }
 
@@ -139,7 +137,7 @@ const char *gf_mempolicy_name(int mode)
         [MPOL_BIND] = "bind",
         [MPOL_INTERLEAVE] = "interleave",
         [MPOL_LOCAL] = "local",
-        [PREFERRED_MANY] = "preferred-many",
+        [GF_MPOL_PREFERRED_MANY] = "preferred-many",
         [WEIGHTED_INTERLEAVE] = "weighted-interleave",
     };
     mode &= 0xff; /* mode flags are in the higher bits */
