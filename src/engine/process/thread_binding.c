@@ -9,17 +9,11 @@
 
 enum gf_mask_owner gf_thread_binding_owner(pid_t tid)
 {
-    switch (gf_process.preload->thread_class(tid)) {
-    case gf_thread_program:
-        break;
-    case gf_thread_self_set:
-        return gf_mask_self_set;
-    case gf_thread_driver:
-        return gf_mask_driver;
-    case gf_thread_ours:
-        return gf_mask_library;
-    }
-    return gf_mask_program;
+    static const enum gf_mask_owner owners[] = {[gf_thread_program] = gf_mask_program,
+                                                [gf_thread_self_set] = gf_mask_self_set,
+                                                [gf_thread_driver] = gf_mask_driver,
+                                                [gf_thread_ours] = gf_mask_library};
+    return owners[gf_process.preload->thread_class(tid)];
 }
 
 void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to, bool descendants,
