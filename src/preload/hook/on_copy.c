@@ -312,67 +312,41 @@ GF_STREAM_PAIR(BLOCK_3D_ASYNC, cuMemcpy3DAsync_v2);
  * The hooks of work that accesses only device memory: fills, and copies within or between devices.
  */
 
-#define FILL(symbol, null_stream, type)                                                            \
-    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
-                   (CUdeviceptr dstDevice, type value, size_t N), (dstDevice, value, N))
-#define FILL_ASYNC(symbol, null_stream, type)                                                      \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
-                   (CUdeviceptr dstDevice, type value, size_t N, CUstream hStream),                \
-                   (dstDevice, value, N, hStream))
-#define FILL_2D(symbol, null_stream, type)                                                         \
-    GF_SUBMIT_HOOK(                                                                                \
-        symbol, NULL, null_stream, gf_work_kernel,                                                 \
-        (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height),         \
-        (dstDevice, dstPitch, value, Width, Height))
-#define FILL_2D_ASYNC(symbol, null_stream, type)                                                   \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_kernel,                                   \
-                   (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
-                    size_t Height, CUstream hStream),                                              \
-                   (dstDevice, dstPitch, value, Width, Height, hStream))
+#define FILL(symbol, type)                                                                         \
+    GF_SUBMIT_BLOCKING(symbol, gf_work_kernel, (CUdeviceptr)dstDevice, (type)value, (size_t)N)
+#define FILL_ASYNC(symbol, type)                                                                   \
+    GF_SUBMIT_STREAM(symbol, hStream, gf_work_kernel, (CUdeviceptr)dstDevice, (type)value,         \
+                     (size_t)N, (CUstream)hStream)
+#define FILL_2D(symbol, type)                                                                      \
+    GF_SUBMIT_BLOCKING(symbol, gf_work_kernel, (CUdeviceptr)dstDevice, (size_t)dstPitch,           \
+                       (type)value, (size_t)Width, (size_t)Height)
+#define FILL_2D_ASYNC(symbol, type)                                                                \
+    GF_SUBMIT_STREAM(symbol, hStream, gf_work_kernel, (CUdeviceptr)dstDevice, (size_t)dstPitch,    \
+                     (type)value, (size_t)Width, (size_t)Height, (CUstream)hStream)
 
-GF_BLOCKING_PAIR(FILL, cuMemsetD8_v2, unsigned char);
-GF_BLOCKING_PAIR(FILL, cuMemsetD16_v2, unsigned short);
-GF_BLOCKING_PAIR(FILL, cuMemsetD32_v2, unsigned int);
-GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D8_v2, unsigned char);
-GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D16_v2, unsigned short);
-GF_BLOCKING_PAIR(FILL_2D, cuMemsetD2D32_v2, unsigned int);
-GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD8Async, unsigned char);
-GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD16Async, unsigned short);
-GF_STREAM_PAIR(FILL_ASYNC, cuMemsetD32Async, unsigned int);
-GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D8Async, unsigned char);
-GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D16Async, unsigned short);
-GF_STREAM_PAIR(FILL_2D_ASYNC, cuMemsetD2D32Async, unsigned int);
+FILL(cuMemsetD8_v2, unsigned char);
+FILL(cuMemsetD16_v2, unsigned short);
+FILL(cuMemsetD32_v2, unsigned int);
+FILL_2D(cuMemsetD2D8_v2, unsigned char);
+FILL_2D(cuMemsetD2D16_v2, unsigned short);
+FILL_2D(cuMemsetD2D32_v2, unsigned int);
+FILL_ASYNC(cuMemsetD8Async, unsigned char);
+FILL_ASYNC(cuMemsetD16Async, unsigned short);
+FILL_ASYNC(cuMemsetD32Async, unsigned int);
+FILL_2D_ASYNC(cuMemsetD2D8Async, unsigned char);
+FILL_2D_ASYNC(cuMemsetD2D16Async, unsigned short);
+FILL_2D_ASYNC(cuMemsetD2D32Async, unsigned int);
 
 /* A copy within a device counts as a kernel, because it does not use the link to the host. */
-#define COPY_ON_DEVICE(symbol, null_stream)                                                        \
-    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_kernel,                                      \
-                   (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),               \
-                   (dstDevice, srcDevice, ByteCount))
-#define COPY_ON_DEVICE_ASYNC(symbol, null_stream)                                                  \
-    GF_SUBMIT_HOOK(                                                                                \
-        symbol, hStream, null_stream, gf_work_kernel,                                              \
-        (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),        \
-        (dstDevice, srcDevice, ByteCount, hStream))
-#define COPY_TO_PEER(symbol, null_stream)                                                          \
-    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy,                                        \
-                   (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,            \
-                    CUcontext srcContext, size_t ByteCount),                                       \
-                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount))
-#define COPY_TO_PEER_ASYNC(symbol, null_stream)                                                    \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, gf_work_copy,                                     \
-                   (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,            \
-                    CUcontext srcContext, size_t ByteCount, CUstream hStream),                     \
-                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream))
-#define BLOCK_TO_PEER(symbol, null_stream)                                                         \
-    GF_SUBMIT_HOOK(symbol, NULL, null_stream, gf_work_copy, (const CUDA_MEMCPY3D_PEER *pCopy),     \
-                   (pCopy))
-#define BLOCK_TO_PEER_ASYNC(symbol, null_stream)                                                   \
-    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_copy,                             \
-                           (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream), (pCopy, hStream))
-
-GF_BLOCKING_PAIR(COPY_ON_DEVICE, cuMemcpyDtoD_v2);
-GF_STREAM_PAIR(COPY_ON_DEVICE_ASYNC, cuMemcpyDtoDAsync_v2);
-GF_BLOCKING_PAIR(COPY_TO_PEER, cuMemcpyPeer);
-GF_STREAM_PAIR(COPY_TO_PEER_ASYNC, cuMemcpyPeerAsync);
-GF_BLOCKING_PAIR(BLOCK_TO_PEER, cuMemcpy3DPeer);
-GF_STREAM_PAIR(BLOCK_TO_PEER_ASYNC, cuMemcpy3DPeerAsync);
+GF_SUBMIT_BLOCKING(cuMemcpyDtoD_v2, gf_work_kernel, (CUdeviceptr)dstDevice, (CUdeviceptr)srcDevice,
+                   (size_t)ByteCount);
+GF_SUBMIT_STREAM(cuMemcpyDtoDAsync_v2, hStream, gf_work_kernel, (CUdeviceptr)dstDevice,
+                 (CUdeviceptr)srcDevice, (size_t)ByteCount, (CUstream)hStream);
+GF_SUBMIT_BLOCKING(cuMemcpyPeer, gf_work_copy, (CUdeviceptr)dstDevice, (CUcontext)dstContext,
+                   (CUdeviceptr)srcDevice, (CUcontext)srcContext, (size_t)ByteCount);
+GF_SUBMIT_STREAM(cuMemcpyPeerAsync, hStream, gf_work_copy, (CUdeviceptr)dstDevice,
+                 (CUcontext)dstContext, (CUdeviceptr)srcDevice, (CUcontext)srcContext,
+                 (size_t)ByteCount, (CUstream)hStream);
+GF_SUBMIT_BLOCKING(cuMemcpy3DPeer, gf_work_copy, (const CUDA_MEMCPY3D_PEER *)pCopy);
+GF_SUBMIT_STREAM_VISIBLE(cuMemcpy3DPeerAsync, hStream, gf_work_copy,
+                         (const CUDA_MEMCPY3D_PEER *)pCopy, (CUstream)hStream);

@@ -30,38 +30,24 @@ DESTROY(cuStreamDestroy_v2);
 /* The hooks of launches of kernels, graphs and host functions. */
 
 #define CALLER_KIND gf_submissions_kind(__builtin_return_address(0))
-#define KERNEL(symbol, null_stream)                                                                \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, CALLER_KIND,                                      \
-                   (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
-                    unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
-                    unsigned sharedMemBytes, CUstream hStream, void **kernelParams, void **extra), \
-                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,              \
-                    sharedMemBytes, hStream, kernelParams, extra))
-#define COOPERATIVE(symbol, null_stream)                                                           \
-    GF_SUBMIT_HOOK(symbol, hStream, null_stream, CALLER_KIND,                                      \
-                   (CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,         \
-                    unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,                    \
-                    unsigned sharedMemBytes, CUstream hStream, void **kernelParams),               \
-                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,              \
-                    sharedMemBytes, hStream, kernelParams))
-#define KERNEL_EX(symbol, null_stream)                                                             \
-    GF_SUBMIT_HOOK(                                                                                \
-        symbol, config ? config->hStream : NULL, null_stream, CALLER_KIND,                         \
-        (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),           \
-        (config, f, kernelParams, extra))
-#define HOST_FUNCTION(symbol, null_stream)                                                         \
-    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
-                           (CUstream hStream, CUhostFn fn, void *userData),                        \
-                           (hStream, fn, userData))
-#define HOST_FUNCTION_V2(symbol, null_stream)                                                      \
-    GF_SUBMIT_VISIBLE_HOOK(symbol, hStream, null_stream, gf_work_kernel,                           \
-                           (CUstream hStream, CUhostFn fn, void *userData, unsigned syncMode),     \
-                           (hStream, fn, userData, syncMode))
-#define CALLBACK(symbol, null_stream)                                                              \
-    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
-        symbol, hStream, null_stream, gf_work_kernel,                                              \
-        (CUstream hStream, CUstreamCallback callback, void *userData, unsigned flags),             \
-        (hStream, callback, userData, flags))
+GF_SUBMIT_STREAM(cuLaunchKernel, hStream, CALLER_KIND, (CUfunction)f, (unsigned)gridDimX,
+                 (unsigned)gridDimY, (unsigned)gridDimZ, (unsigned)blockDimX, (unsigned)blockDimY,
+                 (unsigned)blockDimZ, (unsigned)sharedMemBytes, (CUstream)hStream,
+                 (void **)kernelParams, (void **)extra);
+GF_SUBMIT_STREAM(cuLaunchKernelEx, config ? config->hStream : NULL, CALLER_KIND,
+                 (const CUlaunchConfig *)config, (CUfunction)f, (void **)kernelParams,
+                 (void **)extra);
+GF_SUBMIT_STREAM(cuLaunchCooperativeKernel, hStream, CALLER_KIND, (CUfunction)f, (unsigned)gridDimX,
+                 (unsigned)gridDimY, (unsigned)gridDimZ, (unsigned)blockDimX, (unsigned)blockDimY,
+                 (unsigned)blockDimZ, (unsigned)sharedMemBytes, (CUstream)hStream,
+                 (void **)kernelParams);
+GF_SUBMIT_STREAM_VISIBLE(cuLaunchHostFunc, hStream, gf_work_kernel, (CUstream)hStream, (CUhostFn)fn,
+                         (void *)userData);
+GF_SUBMIT_STREAM_VISIBLE(cuLaunchHostFunc_v2, hStream, gf_work_kernel, (CUstream)hStream,
+                         (CUhostFn)fn, (void *)userData, (unsigned)syncMode);
+GF_SUBMIT_STREAM_VISIBLE(cuStreamAddCallback, hStream, gf_work_kernel, (CUstream)hStream,
+                         (CUstreamCallback)callback, (void *)userData, (unsigned)flags);
+
 #define GRAPH(symbol, null_stream)                                                                 \
     CUresult gf_on_##symbol(CUgraphExec hGraphExec, CUstream hStream)                              \
     {                                                                                              \
@@ -72,36 +58,27 @@ DESTROY(cuStreamDestroy_v2);
     }                                                                                              \
     GF_ENTRY(symbol)
 
-GF_STREAM_PAIR(KERNEL, cuLaunchKernel);
-GF_STREAM_PAIR(KERNEL_EX, cuLaunchKernelEx);
-GF_STREAM_PAIR(COOPERATIVE, cuLaunchCooperativeKernel);
-GF_STREAM_PAIR(HOST_FUNCTION, cuLaunchHostFunc);
-GF_STREAM_PAIR(HOST_FUNCTION_V2, cuLaunchHostFunc_v2);
-GF_STREAM_PAIR(CALLBACK, cuStreamAddCallback);
 GF_STREAM_PAIR(GRAPH, cuGraphLaunch);
 
 /* The hooks of operations by which a stream waits for a value in memory, or writes one. */
 
-#define VALUE(symbol, null_stream, type)                                                           \
-    GF_SUBMIT_VISIBLE_HOOK(symbol, stream, null_stream, gf_work_kernel,                            \
-                           (CUstream stream, CUdeviceptr addr, type value, unsigned flags),        \
-                           (stream, addr, value, flags))
-#define OPERATIONS(symbol, null_stream)                                                            \
-    GF_SUBMIT_VISIBLE_HOOK(                                                                        \
-        symbol, stream, null_stream, gf_work_kernel,                                               \
-        (CUstream stream, unsigned count, CUstreamBatchMemOpParams *paramArray, unsigned flags),   \
-        (stream, count, paramArray, flags))
+#define VALUE(symbol, type)                                                                        \
+    GF_SUBMIT_STREAM_VISIBLE(symbol, stream, gf_work_kernel, (CUstream)stream, (CUdeviceptr)addr,  \
+                             (type)value, (unsigned)flags)
+#define OPERATIONS(symbol)                                                                         \
+    GF_SUBMIT_STREAM_VISIBLE(symbol, stream, gf_work_kernel, (CUstream)stream, (unsigned)count,    \
+                             (CUstreamBatchMemOpParams *)paramArray, (unsigned)flags)
 
-GF_STREAM_PAIR(VALUE, cuStreamWaitValue32, cuuint32_t);
-GF_STREAM_PAIR(VALUE, cuStreamWaitValue32_v2, cuuint32_t);
-GF_STREAM_PAIR(VALUE, cuStreamWaitValue64, cuuint64_t);
-GF_STREAM_PAIR(VALUE, cuStreamWaitValue64_v2, cuuint64_t);
-GF_STREAM_PAIR(VALUE, cuStreamWriteValue32, cuuint32_t);
-GF_STREAM_PAIR(VALUE, cuStreamWriteValue32_v2, cuuint32_t);
-GF_STREAM_PAIR(VALUE, cuStreamWriteValue64, cuuint64_t);
-GF_STREAM_PAIR(VALUE, cuStreamWriteValue64_v2, cuuint64_t);
-GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp);
-GF_STREAM_PAIR(OPERATIONS, cuStreamBatchMemOp_v2);
+VALUE(cuStreamWaitValue32, cuuint32_t);
+VALUE(cuStreamWaitValue32_v2, cuuint32_t);
+VALUE(cuStreamWaitValue64, cuuint64_t);
+VALUE(cuStreamWaitValue64_v2, cuuint64_t);
+VALUE(cuStreamWriteValue32, cuuint32_t);
+VALUE(cuStreamWriteValue32_v2, cuuint32_t);
+VALUE(cuStreamWriteValue64, cuuint64_t);
+VALUE(cuStreamWriteValue64_v2, cuuint64_t);
+OPERATIONS(cuStreamBatchMemOp);
+OPERATIONS(cuStreamBatchMemOp_v2);
 
 /*
  * The hooks of calls that wait for the GPU. The calls are timed for the report. A wait is a stall
@@ -189,15 +166,13 @@ GF_HOOK(cuEventSynchronize, (CUevent hEvent),
  * thread is complete or has not begun, so the event must not get between the copy's DMAs.
  */
 
-#define RECORD(symbol, null_stream)                                                                \
-    GF_HOOK(symbol, (CUevent hEvent, CUstream hStream),                                            \
-            GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream)))
-#define RECORD_FLAGS(symbol, null_stream)                                                          \
-    GF_HOOK(symbol, (CUevent hEvent, CUstream hStream, unsigned int flags),                        \
-            GF_ORDERED(hStream ? hStream : (null_stream), real(hEvent, hStream, flags)))
+#define RECORD(symbol, null_stream, ...)                                                           \
+    GF_HOOK(symbol, (GF_PARAMETERS(__VA_ARGS__)),                                                  \
+            GF_ORDERED(hStream ? hStream : (null_stream), real(GF_ARGUMENTS(__VA_ARGS__))))
 
-GF_STREAM_PAIR(RECORD, cuEventRecord);
-GF_STREAM_PAIR(RECORD_FLAGS, cuEventRecordWithFlags);
+GF_STREAM_PAIR(RECORD, cuEventRecord, (CUevent)hEvent, (CUstream)hStream);
+GF_STREAM_PAIR(RECORD, cuEventRecordWithFlags, (CUevent)hEvent, (CUstream)hStream,
+               (unsigned int)flags);
 
 /*
  * The hooks of calls by which a stream enters or leaves a capture. A stream enters a capture by the
@@ -240,43 +215,29 @@ static void open_capture(CUstream origin)
 }
 
 /* The hook of a call that begins a capture. Another thread's batch is captured as a whole or not at all. */
-#define BEGIN(symbol, null_stream, parameters, arguments)                                          \
-    CUresult gf_on_##symbol parameters                                                             \
+#define BEGIN(symbol, null_stream, ...)                                                            \
+    CUresult gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                            \
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
         open_capture(hStream ? hStream : (null_stream));                                           \
         gf_submissions_await_queries();                                                            \
-        const CUresult result =                                                                    \
-            GF_ORDERED_AS(hStream ? hStream : (null_stream), true, ENTERING(real arguments));      \
+        const CUresult result = GF_ORDERED_AS(hStream ? hStream : (null_stream), true,             \
+                                              ENTERING(real(GF_ARGUMENTS(__VA_ARGS__))));          \
         if (result != CUDA_SUCCESS)                                                                \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
 
-#define BEGIN_V1(symbol, null_stream) BEGIN(symbol, null_stream, (CUstream hStream), (hStream))
-#define BEGIN_V2(symbol, null_stream)                                                              \
-    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode))
-#define BEGIN_TO_GRAPH(symbol, null_stream)                                                        \
-    BEGIN(symbol, null_stream,                                                                     \
-          (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,                      \
-           const CUgraphEdgeData *dependencyData, size_t numDependencies,                          \
-           CUstreamCaptureMode mode),                                                              \
-          (hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
-#define BEGIN_RECAPTURE(symbol, null_stream)                                                       \
-    BEGIN(symbol, null_stream,                                                                     \
-          (CUstream hStream, CUstreamCaptureMode mode, CUgraph hGraph,                             \
-           CUgraphRecaptureCallback callbackFunc, void *userData),                                 \
-          (hStream, mode, hGraph, callbackFunc, userData))
-#define BEGIN_TO_CIG(symbol, null_stream)                                                          \
-    BEGIN(symbol, null_stream, (CUstream hStream, CUstreamCigCaptureParams * params),              \
-          (hStream, params))
-
-GF_STREAM_PAIR(BEGIN_V1, cuStreamBeginCapture);
-GF_STREAM_PAIR(BEGIN_V2, cuStreamBeginCapture_v2);
-GF_STREAM_PAIR(BEGIN_TO_GRAPH, cuStreamBeginCaptureToGraph);
-GF_STREAM_PAIR(BEGIN_RECAPTURE, cuStreamBeginRecaptureToGraph);
-GF_STREAM_PAIR(BEGIN_TO_CIG, cuStreamBeginCaptureToCig);
+GF_STREAM_PAIR(BEGIN, cuStreamBeginCapture, (CUstream)hStream);
+GF_STREAM_PAIR(BEGIN, cuStreamBeginCapture_v2, (CUstream)hStream, (CUstreamCaptureMode)mode);
+GF_STREAM_PAIR(BEGIN, cuStreamBeginCaptureToGraph, (CUstream)hStream, (CUgraph)hGraph,
+               (const CUgraphNode *)dependencies, (const CUgraphEdgeData *)dependencyData,
+               (size_t)numDependencies, (CUstreamCaptureMode)mode);
+GF_STREAM_PAIR(BEGIN, cuStreamBeginRecaptureToGraph, (CUstream)hStream, (CUstreamCaptureMode)mode,
+               (CUgraph)hGraph, (CUgraphRecaptureCallback)callbackFunc, (void *)userData);
+GF_STREAM_PAIR(BEGIN, cuStreamBeginCaptureToCig, (CUstream)hStream,
+               (CUstreamCigCaptureParams *)params);
 
 /*
  * Whether the call ended the capture. After other errors, the capture goes on. CUDA does not
@@ -293,23 +254,19 @@ static bool has_ended(CUresult result, CUstream stream)
 }
 
 /* The hook of a call that ends a capture. */
-#define ENDING(symbol, null_stream, parameters, arguments)                                         \
-    CUresult gf_on_##symbol parameters                                                             \
+#define END(symbol, null_stream, ...)                                                              \
+    CUresult gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                            \
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
-        const CUresult result = real arguments;                                                    \
+        const CUresult result = real(GF_ARGUMENTS(__VA_ARGS__));                                   \
         if (has_ended(result, hStream ? hStream : (null_stream)))                                  \
             gf_captures_close(hStream ? hStream : (null_stream));                                  \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
 
-#define END(symbol, null_stream)                                                                   \
-    ENDING(symbol, null_stream, (CUstream hStream, CUgraph * phGraph), (hStream, phGraph))
-#define END_TO_CIG(symbol, null_stream) ENDING(symbol, null_stream, (CUstream hStream), (hStream))
-
-GF_STREAM_PAIR(END, cuStreamEndCapture);
-GF_STREAM_PAIR(END_TO_CIG, cuStreamEndCaptureToCig);
+GF_STREAM_PAIR(END, cuStreamEndCapture, (CUstream)hStream, (CUgraph *)phGraph);
+GF_STREAM_PAIR(END, cuStreamEndCaptureToCig, (CUstream)hStream);
 
 static CUresult note_awaits(CUresult result)
 {
