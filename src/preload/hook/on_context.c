@@ -14,26 +14,21 @@
 #define NO_DEVICE (-1)
 
 /*
- * Notifies the engine before the driver's call. Returns true if the engine was notified; then it
- * must also be notified of the result.
+ * Notifies the engine before the driver's call, and makes the sampler stop querying streams of the
+ * context. Returns true if the engine was notified; then it must also be notified of the result.
  */
 static bool notify_leaving(CUcontext context, CUdevice device)
 {
     if (!context && device == NO_DEVICE)
         return false; /* the driver would end no context */
-    return GF_WITH_TRANSFER(transfer->context_leaving(context, device));
+    const bool notified = GF_WITH_TRANSFER(transfer->context_leaving(context, device));
+    gf_submissions_unlist_context(context, device);
+    return notified;
 }
 
 static void notify_left(CUcontext context, CUdevice device, CUresult result)
 {
     GF_WITH_TRANSFER(transfer->context_left(context, device, result));
-}
-
-/* Makes the sampler stop querying streams of the context. */
-static void unlist(CUcontext context, CUdevice device)
-{
-    if (context || device != NO_DEVICE)
-        gf_submissions_unlist_context(context, device);
 }
 
 static bool is_active(CUdevice device)
@@ -85,7 +80,6 @@ static void leave_captures(unsigned captures, CUdevice device, CUresult result)
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
         const bool notified = notify_leaving(context, device);                                     \
-        unlist(context, device);                                                                   \
         const unsigned captures = captures_of(context, device);                                    \
         const CUresult result = real(ended);                                                       \
         leave_captures(captures, device, result);                                                  \

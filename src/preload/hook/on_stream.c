@@ -95,21 +95,13 @@ static CUresult notify_waited(CUresult result)
     return result;
 }
 
-/* Whether the engine is to be notified after the free of device memory. */
-static bool free_waits(CUdeviceptr p)
-{
-    bool waits = false;
-
-    GF_WITH_TRANSFER(waits = transfer->device_free_waits(p));
-    return waits;
-}
-
 CUresult gf_on_cuMemFree_v2(CUdeviceptr dptr)
 {
     GF_FIND_REAL(cuMemFree_v2);
-    const bool notifies = free_waits(dptr);
+    bool waits = false;
+    GF_WITH_TRANSFER(waits = transfer->device_free_waits(dptr));
     const CUresult result = GF_TIMED(gf_timed_driver_free, "cuMemFree_v2", 0, NULL, real(dptr));
-    return notifies ? notify_waited(result) : result;
+    return waits ? notify_waited(result) : result;
 }
 GF_ENTRY(cuMemFree_v2);
 
