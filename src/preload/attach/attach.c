@@ -256,18 +256,15 @@ static void *open_library(const char *path)
     return ((__typeof__(dlopen) *)last.address)(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/*
- * Sets ret to the path of the engine beside this library. Returns false if there is none, or if the
- * loader knows this library only by a relative path.
- */
-static bool find_engine_beside(char *ret, size_t size)
+/* Sets ret to the path of a file in the folder of this library. Returns false if there is none. */
+static bool find_beside(const char *file, char *ret, size_t size)
 {
     struct gf_symbol own;
 
-    if (!gf_symbol_holder((const void *)find_engine_beside, &own) || *own.object != '/')
+    if (!gf_symbol_holder(&attached, &own))
         return false;
-    const int folder = (int)(strrchr(own.object, '/') - own.object);
-    return (size_t)gf_fmt(ret, size, "%.*s/" GF_ENGINE_FILE, folder, own.object) < size &&
+    const int folder = (int)(gf_path_file_name(own.object) - own.object);
+    return (size_t)gf_fmt(ret, size, "%.*s%s", folder, own.object, file) < size &&
            syscall(SYS_faccessat, AT_FDCWD, ret, F_OK) == 0;
 }
 
@@ -280,7 +277,8 @@ static void *open_engine(void)
 {
     char path[PATH_MAX];
 
-    if (find_engine_beside(path, sizeof(path)))
+    /* The loader may know this library only by a relative path. */
+    if (find_beside(GF_ENGINE_FILE, path, sizeof(path)) && *path == '/')
         return open_library(path);
     if (gf_startup_env()->searches_here) {
         gf_warn(OFF "LD_LIBRARY_PATH names the working directory, and " GF_ENGINE_FILE
@@ -298,14 +296,10 @@ static bool engine_files_are_whole(void)
 {
     static const char *const names[] = {GF_ENGINE_FILE, "libgfenv.so", "libgfhwloc.so",
                                         "libgfnuma.so"};
-    struct gf_symbol self;
     char path[PATH_MAX];
 
-    for (size_t i = 0; gf_symbol_holder(&attached, &self) && i < GF_ARRAY_LEN(names); i++) {
-        const int folder = (int)(gf_path_file_name(self.object) - self.object);
-        const int length = gf_fmt(path, sizeof(path), "%.*s%s", folder, self.object, names[i]);
-        const char *fault =
-            length < (int)sizeof(path) && access(path, F_OK) == 0 ? gf_elf_fault(path) : NULL;
+    for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
+        const char *fault = find_beside(names[i], path, sizeof(path)) ? gf_elf_fault(path) : NULL;
         if (fault) {
             gf_warn(OFF "cannot load %s: %s", path, fault);
             return false;
