@@ -7,7 +7,9 @@
 #include "preload/heap/first_touch.h"
 #include "preload/heap/fork.h"
 #include "preload/heap/heap.h"
+#include "preload/heap/jemalloc_sys.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/reclaim.h"
 #include "preload/malloc/libc_names.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/copy_waits.h"
@@ -64,19 +66,19 @@ void gf_huge_allow(void)
 {
 }
 
-bool gf_heap_unmaps(void)
+bool gf_monitored_call_now(void)
 {
     return false;
 }
 
 __thread bool gf_strict;
 
-bool gf_heap_return_kept(void)
+bool gf_reclaim_for_call(void)
 {
     return false;
 }
 
-void gf_heap_limit(int resource, uint64_t soft)
+void gf_reclaim_limit(int resource, uint64_t soft)
 {
     (void)resource;
     (void)soft;

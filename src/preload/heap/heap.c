@@ -365,22 +365,6 @@ bool gf_heap_init(void)
     return gf_unlikely(gf_mode_get() == gf_heap_mode_undecided) && decide_once();
 }
 
-bool gf_heap_unmaps(void)
-{
-    return gf_monitored_call_now();
-}
-
-void gf_heap_limit(int resource, uint64_t soft)
-{
-    if (gf_mode_is_jemalloc())
-        gf_reclaim_limit(resource, soft);
-}
-
-bool gf_heap_return_kept(void)
-{
-    return gf_mode_is_jemalloc() && gf_reclaim_for_call();
-}
-
 const struct gf_heap_ops *gf_heap_ops(void)
 {
     return &ops;

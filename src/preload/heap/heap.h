@@ -15,14 +15,5 @@
  */
 bool gf_heap_init(void);
 
-/* Whether the calling thread is inside a libc call by which the heap removes pages. */
-bool gf_heap_unmaps(void);
-
-/* Called when the program has set a soft limit (setrlimit). Keeps errno. */
-void gf_heap_limit(int resource, uint64_t soft);
-
-/* Returns all kept memory to the kernel. False: there was none, or it is in use. Keeps errno. */
-bool gf_heap_return_kept(void);
-
 /* Returns the heap's functions for the engine. May be called on any thread, after gf_heap_init. */
 const struct gf_heap_ops *gf_heap_ops(void);

@@ -8,6 +8,7 @@
 #include "preload/heap/jemalloc_replaced.h"
 #include "preload/heap/jemalloc_sys.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/mode.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -185,6 +186,8 @@ void gf_reclaim_limit(int resource, uint64_t soft)
 {
     const bool before = gf_reclaim_is_limited();
 
+    if (!gf_mode_is_jemalloc())
+        return;
     if (resource == RLIMIT_AS)
         gf_store_relaxed(&reclaim.limited_as, soft != RLIM_INFINITY);
     else if (resource == RLIMIT_DATA)

@@ -25,7 +25,10 @@ static inline void gf_reclaim_check(enum gf_reclaim_kind newest)
  * and when a mapping failed. Keeps errno.
  */
 bool gf_reclaim_all(void);
-/* The same for a call of the program that is no call of malloc. */
+/*
+ * The same for a call of the program that is no call of malloc. Returns false, too, if the memory is in
+ * use, or if another allocator serves malloc.
+ */
 bool gf_reclaim_for_call(void);
 
 /* Called once, before jemalloc starts. Returns the lower one of RLIMIT_AS and RLIMIT_DATA. */
@@ -41,7 +44,7 @@ bool gf_reclaim_managed(void);
 /*
  * Called with a soft limit when it changes: RLIMIT_AS or RLIMIT_DATA. The kernel counts free memory,
  * too. So while there is such a limit, the heap keeps nothing, and unmaps what it purges. Other limits
- * are ignored. Keeps errno.
+ * are ignored, and so are all if another allocator serves malloc. Keeps errno.
  */
 void gf_reclaim_limit(int resource, uint64_t soft);
 bool gf_reclaim_is_limited(void);

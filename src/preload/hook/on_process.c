@@ -7,8 +7,9 @@
 #include "preload/attach/originals.h"
 #include "preload/attach/threads.h"
 #include "preload/heap/fork.h"
-#include "preload/heap/heap.h"
+#include "preload/heap/jemalloc_sys.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/reclaim.h"
 #include "preload/malloc/start.h"
 #include "preload/trace/journal.h"
 #include "preload/trace/run_root.h"
@@ -41,8 +42,6 @@ static bool begin_start(enum gf_hook hook)
 
     gf_count(hook);
     gf_run_root_started_program();
-    if (gf_likely(!gf_engine()))
-        return false;
     GF_WITH_ENGINE({
         const pid_t thread = engine->program_begin ? gf_descriptor_id() : 0;
         if (thread && gf_thread_class_get(thread) == gf_thread_program)
@@ -227,7 +226,7 @@ static int note_limit(int result, int resource, const void *set)
     if (result == 0 && set && (resource == RLIMIT_AS || resource == RLIMIT_DATA) &&
         gf_thread_is_own() &&
         gf_originals()->prlimit64(0, (__rlimit_resource_t)resource, NULL, &now) == 0)
-        gf_heap_limit(resource, now.rlim_cur);
+        gf_reclaim_limit(resource, now.rlim_cur);
     return result;
 }
 
@@ -259,7 +258,7 @@ LIMIT_HOOK(prlimit64,
     {                                                                                              \
         const int error = errno, result = gf_originals()->symbol(__VA_ARGS__);                     \
         if (gf_likely(!result) || (errno != ENOMEM && errno != EAGAIN) || !gf_thread_is_own() ||   \
-            !gf_heap_return_kept())                                                                \
+            !gf_reclaim_for_call())                                                                \
             return result;                                                                         \
         errno = error;                                                                             \
         return gf_originals()->symbol(__VA_ARGS__);                                                \
@@ -294,7 +293,7 @@ static GF_COLD int unmap_range(void *at, size_t bytes)
 
 int gf_on_munmap(void *at, size_t bytes)
 {
-    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_heap_unmaps())
+    if (gf_unlikely(bytes >= LEAST) && gf_engine() && !gf_monitored_call_now())
         return unmap_range(at, bytes);
     return gf_originals()->munmap(at, bytes);
 }
