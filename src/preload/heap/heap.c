@@ -38,65 +38,57 @@ struct setting {
     const char *name;
     enum kind kind;
     const char *reason;
-    /* The value for each GPUFEED_PROFILE; "" keeps jemalloc's default. */
-    char training[12], inference[12];
+    char wanted[12]; /* "" keeps jemalloc's default */
 };
+
+#define DIRTY_DECAY_MS "-1"
+#define MUZZY_DECAY_MS "0"
 
 /* docs/heap.md has the measurements behind these values. */
 static struct setting settings[] = {
     {"oversize_threshold", kind_size,
-     "large blocks stay in their thread's arena, and are not purged at each free", "0", "0"},
+     "large blocks stay in their thread's arena, and are not purged at each free", "0"},
     {"background_thread", kind_bool,
      "the program would see a thread that it did not create; forked children would lack it",
-     "false", "false"},
+     "false"},
     {"dirty_decay_ms", kind_ssize,
-     "the library's budget bounds the freed pages, and purges the oldest first", "-1", "-1"},
-    {"muzzy_decay_ms", kind_ssize, "purged pages are returned at once, not freed lazily", "0", "0"},
+     "the library's budget bounds the freed pages, and purges the oldest first", DIRTY_DECAY_MS},
+    {"muzzy_decay_ms", kind_ssize, "purged pages are returned at once, not freed lazily",
+     MUZZY_DECAY_MS},
     {"lg_extent_max_active_fit", kind_size,
-     "a block may be cut from freed pages of any size, so that they are used before new ones", "20",
+     "a block may be cut from freed pages of any size, so that they are used before new ones",
      "20"},
     {"tcache_max", kind_size,
-     "up to this size, a malloc and a free take 50 ns together, instead of 250 to 400 ns", "262144",
+     "up to this size, a malloc and a free take 50 ns together, instead of 250 to 400 ns",
      "262144"},
     {"tcache_nslots_large", kind_unsigned,
      "a thread caches at most this many blocks of a large size class, and at most 256 KiB or one "
      "block",
-     GF_STRINGIFY(GF_JEMALLOC_LARGE_SLOTS), GF_STRINGIFY(GF_JEMALLOC_LARGE_SLOTS)},
+     GF_STRINGIFY(GF_JEMALLOC_LARGE_SLOTS)},
     {"tcache_gc_incr_bytes", kind_size,
-     "a thread trims its cache each time it has allocated this much, not every 64 KiB", "4194304",
-     "4194304"},
+     "a thread trims its cache each time it has allocated this much, not every 64 KiB", "4194304"},
     {"narenas", kind_unsigned,
      "one for each CPU that the process may use; jemalloc's default, four for each CPU, retains "
      "four times the memory",
-     "", ""},
+     ""},
 };
 #define NARENAS (GF_ARRAY_LEN(settings) - 1)
 
 static char conf[256];
 const char *je_malloc_conf = conf;
 
-static enum gf_profile profile;
-
-static const char *wanted_value(const struct setting *setting)
-{
-    return profile == gf_profile_inference ? setting->inference : setting->training;
-}
-
 /* Called once, before jemalloc's first call. */
 static void gf_settings_apply(const struct gf_startup_env *startup)
 {
     size_t at = 0;
 
-    profile = gf_startup_env_options()->profile;
-    if (startup->known) {
-        const unsigned cpus = gf_set_count(&startup->cpus);
-        gf_fmt(settings[NARENAS].training, sizeof(settings[0].training), "%u", cpus);
-        gf_fmt(settings[NARENAS].inference, sizeof(settings[0].inference), "%u", cpus);
-    }
+    if (startup->known)
+        gf_fmt(settings[NARENAS].wanted, sizeof(settings[0].wanted), "%u",
+               gf_set_count(&startup->cpus));
     for (size_t i = 0; i < GF_ARRAY_LEN(settings); i++)
-        if (*wanted_value(&settings[i]))
+        if (*settings[i].wanted)
             at += (size_t)gf_fmt(conf + at, sizeof(conf) - at, "%s%s:%s", at ? "," : "",
-                                 settings[i].name, wanted_value(&settings[i]));
+                                 settings[i].name, settings[i].wanted);
     /*
      * jemalloc creates arena 0, the main thread's, before it reads opt.oversize_threshold. So this
      * arena would keep a threshold of 8 MiB. Each larger block that the main thread frees would be
@@ -148,7 +140,7 @@ static bool gf_settings_read(size_t i, struct gf_heap_setting *ret)
     *ret = (struct gf_heap_setting){.name = settings[i].name};
     if (!read_back(&settings[i], ret->value, sizeof(ret->value)))
         gf_fmt(ret->value, sizeof(ret->value), "unknown");
-    ret->ours = strcmp(ret->value, wanted_value(&settings[i])) == 0;
+    ret->ours = strcmp(ret->value, settings[i].wanted) == 0;
     /* If a user has set the value, the reason for it is unknown. */
     ret->reason = ret->ours ? settings[i].reason : NULL;
     return true;
@@ -173,14 +165,8 @@ static void gf_settings_align_tiny(void)
  */
 static bool gf_settings_decay_is_ours(void)
 {
-    for (size_t i = 0; i < GF_ARRAY_LEN(settings); i++) {
-        const bool dirty = strcmp(settings[i].name, "dirty_decay_ms") == 0;
-        const ssize_t now = dirty ? je_opt_dirty_decay_ms : je_opt_muzzy_decay_ms;
-        if ((dirty || strcmp(settings[i].name, "muzzy_decay_ms") == 0) &&
-            now != strtol(wanted_value(&settings[i]), NULL, 10))
-            return false;
-    }
-    return true;
+    return je_opt_dirty_decay_ms == strtol(DIRTY_DECAY_MS, NULL, 10) &&
+           je_opt_muzzy_decay_ms == strtol(MUZZY_DECAY_MS, NULL, 10);
 }
 
 static struct gf_heap_ops ops;
