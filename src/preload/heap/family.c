@@ -194,14 +194,7 @@ static int jemalloc_posix_memalign(void **ret, size_t alignment, size_t size)
  */
 static bool takes_any_alignment(void)
 {
-    const char *version = gnu_get_libc_version();
-    unsigned minor = 0;
-
-    if (version[0] != '2' || version[1] != '.')
-        return false;
-    for (const char *digit = version + 2; *digit >= '0' && *digit <= '9'; digit++)
-        minor = 10 * minor + (unsigned)(*digit - '0');
-    return minor < 38;
+    return strverscmp(gnu_get_libc_version(), "2.38") < 0;
 }
 
 static void *jemalloc_aligned_alloc(size_t alignment, size_t size)

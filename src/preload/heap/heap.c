@@ -270,9 +270,9 @@ static void start_jemalloc(void)
      */
     gf_mode_set(gf_heap_mode_replace);
     gf_pool_init();
-    gf_conf_begin();
+    je_malloc_message = gf_conf_keep_message;
     start_on_own_stack();
-    gf_conf_end();
+    je_malloc_message = NULL;
     gf_monitored_call_start();
     gf_settings_align_tiny();
     const bool engines_child = is_engines_child(gf_startup_env()->envp);
@@ -321,7 +321,6 @@ static void decide_mode(void)
         return;
     }
     gf_passthrough_resolve();
-    gf_timed_passthrough_prepare();
     if (facts.options->mode == gf_mode_on && facts.options->heap != gf_heap_off)
         ops.time_passthrough = gf_timed_passthrough_start;
     gf_mode_set(gf_heap_mode_passthrough);

@@ -20,27 +20,13 @@ static void keep_ignored(const char *text, size_t length)
     gf_fmt(ignored + at, sizeof(ignored) - at, "%s%.*s", at ? "; " : "", (int)length, text);
 }
 
-/*
- * jemalloc calls this for each line that it would print. Lines that do not concern a setting are
- * dropped.
- */
-static void keep_message(void *closure, const char *text)
+void gf_conf_keep_message(void *closure, const char *text)
 {
     static const char prefix[] = "<jemalloc>: ";
 
     (void)closure;
     if (strncmp(text, prefix, strlen(prefix)) == 0 && strstr(text, "onf "))
         keep_ignored(text + strlen(prefix), strcspn(text + strlen(prefix), "\n"));
-}
-
-void gf_conf_begin(void)
-{
-    je_malloc_message = keep_message;
-}
-
-void gf_conf_end(void)
-{
-    je_malloc_message = NULL;
 }
 
 const char *gf_conf_ignored(void)

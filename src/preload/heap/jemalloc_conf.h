@@ -11,9 +11,11 @@
  * the process or print text, have no effect.
  */
 
-/* Called before and after jemalloc's start. Text that jemalloc would print in between is stored. */
-void gf_conf_begin(void);
-void gf_conf_end(void);
+/*
+ * The je_malloc_message of jemalloc's start: stores a line that jemalloc would print. Lines that do not
+ * concern a setting are dropped.
+ */
+void gf_conf_keep_message(void *closure, const char *text);
 
 /* jemalloc calls these (jemalloc.syms). */
 char *gf_heap_getenv(const char *name);

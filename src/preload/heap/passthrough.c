@@ -12,6 +12,7 @@ static struct gf_family next; /* the functions of the program's own allocator */
  * blocks of the boot pool.
  */
 struct gf_family gf_family_passthrough;
+static struct gf_family plain; /* the same, for the timed functions, which replace some of them */
 static struct gf_libc_family next_libc;
 struct gf_libc_family gf_libc_names_passthrough;
 
@@ -78,7 +79,7 @@ void gf_passthrough_resolve(void)
 #include "abi/family.def"
     if (!find_next("__libc_cfree")) /* newer versions of glibc lack it */
         next_libc.__libc_cfree = next_libc.__libc_free;
-    gf_family_passthrough = next;
+    gf_family_passthrough = plain = next;
     gf_libc_names_passthrough = next_libc;
     if (!gf_boot_used())
         /* No block of the pool exists, and later calls use this table, so none will exist. */
@@ -88,6 +89,7 @@ void gf_passthrough_resolve(void)
     gf_family_passthrough.malloc_usable_size = passthrough_usable_size;
     gf_libc_names_passthrough.__libc_free = gf_libc_names_passthrough.__libc_cfree = libc_free;
     gf_libc_names_passthrough.__libc_realloc = libc_realloc;
+    plain = gf_family_passthrough;
 }
 
 #define TIMED_MIN ((size_t)1 << 20) /* smaller blocks are not timed */
@@ -103,7 +105,6 @@ struct row {
 
 #define BUSY ((uintptr_t)1)
 
-static struct gf_family plain;
 static struct row rows[ROWS];
 /*
  * How many large blocks begin in each MiB of addresses, for all addresses modulo REGIONS MiB. Small
@@ -264,11 +265,6 @@ static void *timed_aligned_alloc(size_t alignment, size_t size)
 static void *timed_memalign(size_t alignment, size_t size)
 {
     return timed_aligned(plain.memalign, alignment, size);
-}
-
-void gf_timed_passthrough_prepare(void)
-{
-    plain = gf_family_passthrough;
 }
 
 void gf_timed_passthrough_start(void)

@@ -20,7 +20,7 @@ extern struct gf_family gf_family_passthrough __attribute__((visibility("hidden"
  */
 extern struct gf_libc_family gf_libc_names_passthrough __attribute__((visibility("hidden")));
 
-/* Fills the tables. Called once, by the thread that decides the mode. */
+/* Fills the tables. Called once, before the mode is published, so that every thread sees them. */
 void gf_passthrough_resolve(void);
 
 /*
@@ -29,13 +29,6 @@ void gf_passthrough_resolve(void);
  * which part of a call's time was spent on waits for locks, system calls and so on. Calls for
  * smaller blocks are not timed, because reading the clock takes several times as long as the call.
  */
-
-/*
- * Copies the pointers to the allocator's functions, which the timed functions call. Called once,
- * after gf_passthrough_resolve and before the mode is published, so that every thread sees the
- * copies.
- */
-void gf_timed_passthrough_prepare(void);
 
 /* Starts timing. This is gf_heap_ops.time_passthrough. Idempotent. May be called on any thread. */
 void gf_timed_passthrough_start(void);
