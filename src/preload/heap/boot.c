@@ -116,39 +116,18 @@ void *gf_boot_pvalloc(size_t size)
 }
 
 /* No early caller needs the remaining functions, so they do nothing. */
-int gf_boot_malloc_trim(size_t pad)
-{
-    (void)pad;
-    return 0;
-}
-
-struct mallinfo gf_boot_mallinfo(void)
-{
-    return (struct mallinfo){0};
-}
-
-struct mallinfo2 gf_boot_mallinfo2(void)
-{
-    return (struct mallinfo2){0};
-}
-
-int gf_boot_mallopt(int parameter, int value)
-{
-    (void)parameter;
-    (void)value;
-    return 0;
-}
-
-void gf_boot_malloc_stats(void)
-{
-}
-
-int gf_boot_malloc_info(int options, FILE *stream)
-{
-    (void)options;
-    (void)stream;
-    return EAGAIN;
-}
+#define DOES_NOTHING(name, type, parameters, result)                                               \
+    type gf_boot_##name parameters                                                                 \
+    {                                                                                              \
+        return result;                                                                             \
+    }
+#define IGNORED __attribute__((unused))
+DOES_NOTHING(malloc_trim, int, (IGNORED size_t pad), 0)
+DOES_NOTHING(mallinfo, struct mallinfo, (void), (struct mallinfo){0})
+DOES_NOTHING(mallinfo2, struct mallinfo2, (void), (struct mallinfo2){0})
+DOES_NOTHING(mallopt, int, (IGNORED int parameter, IGNORED int value), 0)
+DOES_NOTHING(malloc_stats, void, (void), )
+DOES_NOTHING(malloc_info, int, (IGNORED int options, IGNORED FILE *stream), EAGAIN)
 
 const struct gf_family gf_family_boot = {
 #define GF_FAMILY(name, type, parameters, arguments) .name = gf_boot_##name,

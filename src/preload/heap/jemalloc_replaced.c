@@ -14,7 +14,6 @@
  * itself can only purge all of them.
  */
 
-#define HUGE_PAGE ((size_t)2 << 20)
 /* The eviction ends when fewer bytes than this remain to be purged. */
 #define LEAST ((size_t)64 << 10)
 
@@ -94,7 +93,7 @@ void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struc
 static size_t staying(const struct extent *extent, size_t most)
 {
     const size_t size = gf_extent_size(extent),
-                 unit = most >= HUGE_PAGE ? HUGE_PAGE : GF_JEMALLOC_PAGE;
+                 unit = most >= GF_HUGE_PAGE ? GF_HUGE_PAGE : GF_JEMALLOC_PAGE;
     const uintptr_t start = (uintptr_t)extent->start & ~((uintptr_t)GF_JEMALLOC_PAGE - 1);
     const uintptr_t cut = (start + size - most + unit - 1) / unit * unit;
 
