@@ -119,19 +119,6 @@ static void record_change(pid_t tid, const struct gf_cpus *before)
         gf_thread_class_affinity(tid, before, &after);
 }
 
-int gf_on_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
-{
-    struct gf_cpus before;
-    const pid_t tid = !is_programs_call() ? 0 : pid ? pid : gettid();
-
-    gf_count(gf_hook_sched_setaffinity);
-    const bool known = tid > 0 && read_affinity(tid, &before);
-    const int result = gf_originals()->sched_setaffinity(pid, size, mask);
-    if (result == 0 && known)
-        record_change(tid, &before);
-    return result;
-}
-
 /*
  * Returns a thread's id, which is a part of the thread's clock id. glibc before 2.42 has no
  * function that returns it.
@@ -144,18 +131,23 @@ static pid_t thread_id(pthread_t thread)
     return pthread_getcpuclockid(thread, &clock) == 0 ? ~(clock >> 3) : 0;
 }
 
-int gf_on_pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *mask)
-{
-    struct gf_cpus before;
-    const pid_t tid = is_programs_call() ? thread_id(thread) : 0;
+/* tid_of: the id of `thread` */
+#define AFFINITY_HOOK(symbol, type, tid_of)                                                        \
+    int gf_on_##symbol(type thread, size_t size, const cpu_set_t *mask)                            \
+    {                                                                                              \
+        struct gf_cpus before;                                                                     \
+        const pid_t tid = is_programs_call() ? (tid_of) : 0;                                       \
+                                                                                                   \
+        gf_count(gf_hook_##symbol);                                                                \
+        const bool known = tid > 0 && read_affinity(tid, &before);                                 \
+        const int result = gf_originals()->symbol(thread, size, mask);                             \
+        if (result == 0 && known)                                                                  \
+            record_change(tid, &before);                                                           \
+        return result;                                                                             \
+    }
 
-    gf_count(gf_hook_pthread_setaffinity_np);
-    const bool known = tid > 0 && read_affinity(tid, &before);
-    const int error = gf_originals()->pthread_setaffinity_np(thread, size, mask);
-    if (error == 0 && known)
-        record_change(tid, &before);
-    return error;
-}
+AFFINITY_HOOK(sched_setaffinity, pid_t, thread ? thread : gettid())
+AFFINITY_HOOK(pthread_setaffinity_np, pthread_t, thread_id(thread))
 
 /*
  * The hooks of the functions that set and read the size of a thread's stack. glibc places this
