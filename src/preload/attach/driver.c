@@ -130,17 +130,7 @@ static bool pin_object(const struct object *object)
     return map->l_addr == object->base;
 }
 
-/*
- * Finds a function of the driver. Searches the shim first, then the libcuda behind it, as the
- * loader would.
- */
-static bool find_function(const struct object *driver, const struct object *behind,
-                          const char *symbol, struct gf_symbol *ret)
-{
-    return gf_symbol_find_in(driver->base, symbol, ret) ||
-           (behind->end && gf_symbol_find_in(behind->base, symbol, ret));
-}
-
+/* Searches the shim first, then the libcuda behind it, as the loader would. */
 static void fill_table(struct gf_driver *table, const struct object *driver,
                        const struct object *behind)
 {
@@ -151,7 +141,8 @@ static void fill_table(struct gf_driver *table, const struct object *driver,
     table->behind_start = behind->start;
     table->behind_end = behind->end;
     for (size_t i = 0; i < GF_ARRAY_LEN(functions); i++)
-        if (find_function(driver, behind, functions[i].symbol, &found))
+        if (gf_symbol_find_in(driver->base, functions[i].symbol, &found) ||
+            (behind->end && gf_symbol_find_in(behind->base, functions[i].symbol, &found)))
             memcpy((char *)&table->functions + functions[i].offset, &found.address,
                    sizeof(found.address));
 }

@@ -172,28 +172,23 @@ static bool end_is_contiguous(const struct extent *extent, const struct end *end
     return true;
 }
 
+static bool may_be(CUmemorytype type, CUmemorytype wanted)
+{
+    return type == wanted || type == CU_MEMORYTYPE_UNIFIED;
+}
+
 /*
  * Finds the direction of a copy. A unified address may be host or device memory. If only one side
  * has such an address, the type of the other side determines the direction.
  */
 static bool find_way(CUmemorytype dst, CUmemorytype src, enum gf_copy_way *ret)
 {
-    const bool unified_dst = dst == CU_MEMORYTYPE_UNIFIED,
-               unified_src = src == CU_MEMORYTYPE_UNIFIED;
+    const bool h2d = may_be(src, CU_MEMORYTYPE_HOST) && may_be(dst, CU_MEMORYTYPE_DEVICE),
+               d2h = may_be(src, CU_MEMORYTYPE_DEVICE) && may_be(dst, CU_MEMORYTYPE_HOST);
 
-    if (unified_dst && unified_src)
-        *ret = gf_copy_any;
-    else if ((src == CU_MEMORYTYPE_HOST || unified_src) && dst == CU_MEMORYTYPE_DEVICE)
-        *ret = gf_copy_h2d;
-    else if (src == CU_MEMORYTYPE_HOST && unified_dst)
-        *ret = gf_copy_h2d;
-    else if ((dst == CU_MEMORYTYPE_HOST || unified_dst) && src == CU_MEMORYTYPE_DEVICE)
-        *ret = gf_copy_d2h;
-    else if (dst == CU_MEMORYTYPE_HOST && unified_src)
-        *ret = gf_copy_d2h;
-    else
-        return false;
-    return true;
+    if (h2d || d2h)
+        *ret = h2d && d2h ? gf_copy_any : h2d ? gf_copy_h2d : gf_copy_d2h;
+    return h2d || d2h;
 }
 
 static bool is_contiguous(const struct extent *extent, const struct end *dst, const struct end *src,
