@@ -15,11 +15,11 @@
  */
 
 /*
- * Defines the hook of `symbol` from its parameters, the arguments for the driver, and the values of
- * the members of gf_copy_call. linear: whether the copy has a shape that can be staged.
+ * Defines the hook of `symbol` from its parameters, in parentheses, and the values of the members of
+ * gf_copy_call. linear: whether the copy has a shape that can be staged.
  */
-#define COPY_OF_SHAPE(symbol, run, linear, parameters, arguments, ...)                             \
-    CUresult gf_on_##symbol parameters                                                             \
+#define COPY_OF_SHAPE(symbol, run, linear, parameters, ...)                                        \
+    CUresult gf_on_##symbol(GF_PARAMETERS parameters)                                              \
     {                                                                                              \
         struct gf_copy_offload offload;                                                            \
         struct gf_copy_call call = {__VA_ARGS__};                                                  \
@@ -28,42 +28,40 @@
         return run(symbol, call,                                                                   \
                    gf_copy_offload(&offload, gf_hook_##symbol, &call, is_linear)                   \
                        ? offload.result                                                            \
-                       : gf_copy_offload_end(&offload, real arguments));                           \
+                       : gf_copy_offload_end(&offload, real(GF_ARGUMENTS parameters)));            \
     }                                                                                              \
     GF_ENTRY(symbol)
 #define COPY(symbol, run, ...) COPY_OF_SHAPE(symbol, run, true, __VA_ARGS__)
 
 #define COPY_ANY(symbol, null_stream)                                                              \
-    COPY(symbol, GF_RUN_BLOCKING, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),            \
-         (dst, src, ByteCount), gf_copy_any, false, dst, src, ByteCount, null_stream)
+    COPY(symbol, GF_RUN_BLOCKING, ((CUdeviceptr)dst, (CUdeviceptr)src, (size_t)ByteCount),         \
+         gf_copy_any, false, dst, src, ByteCount, null_stream)
 
 #define COPY_ANY_ASYNC(symbol, null_stream)                                                        \
     COPY(symbol, GF_RUN_ASYNC,                                                                     \
-         (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),                   \
-         (dst, src, ByteCount, hStream), gf_copy_any, true, dst, src, ByteCount,                   \
-         hStream ? hStream : null_stream)
+         ((CUdeviceptr)dst, (CUdeviceptr)src, (size_t)ByteCount, (CUstream)hStream), gf_copy_any,  \
+         true, dst, src, ByteCount, hStream ? hStream : null_stream)
 
 #define COPY_H2D(symbol, null_stream)                                                              \
-    COPY(symbol, GF_RUN_BLOCKING, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),  \
-         (dstDevice, srcHost, ByteCount), gf_copy_h2d, false, dstDevice, (uintptr_t)srcHost,       \
-         ByteCount, null_stream)
+    COPY(symbol, GF_RUN_BLOCKING,                                                                  \
+         ((CUdeviceptr)dstDevice, (const void *)srcHost, (size_t)ByteCount), gf_copy_h2d, false,   \
+         dstDevice, (uintptr_t)srcHost, ByteCount, null_stream)
 
 #define COPY_H2D_ASYNC(symbol, null_stream)                                                        \
     COPY(symbol, GF_RUN_ASYNC,                                                                     \
-         (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream),         \
-         (dstDevice, srcHost, ByteCount, hStream), gf_copy_h2d, true, dstDevice,                   \
-         (uintptr_t)srcHost, ByteCount, hStream ? hStream : null_stream)
+         ((CUdeviceptr)dstDevice, (const void *)srcHost, (size_t)ByteCount, (CUstream)hStream),    \
+         gf_copy_h2d, true, dstDevice, (uintptr_t)srcHost, ByteCount,                              \
+         hStream ? hStream : null_stream)
 
 #define COPY_D2H(symbol, null_stream)                                                              \
-    COPY(symbol, GF_RUN_BLOCKING, (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount),        \
-         (dstHost, srcDevice, ByteCount), gf_copy_d2h, false, (uintptr_t)dstHost, srcDevice,       \
-         ByteCount, null_stream)
+    COPY(symbol, GF_RUN_BLOCKING, ((void *)dstHost, (CUdeviceptr)srcDevice, (size_t)ByteCount),    \
+         gf_copy_d2h, false, (uintptr_t)dstHost, srcDevice, ByteCount, null_stream)
 
 #define COPY_D2H_ASYNC(symbol, null_stream)                                                        \
     COPY(symbol, GF_RUN_ASYNC,                                                                     \
-         (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),               \
-         (dstHost, srcDevice, ByteCount, hStream), gf_copy_d2h, true, (uintptr_t)dstHost,          \
-         srcDevice, ByteCount, hStream ? hStream : null_stream)
+         ((void *)dstHost, (CUdeviceptr)srcDevice, (size_t)ByteCount, (CUstream)hStream),          \
+         gf_copy_d2h, true, (uintptr_t)dstHost, srcDevice, ByteCount,                              \
+         hStream ? hStream : null_stream)
 
 GF_BLOCKING_PAIR(COPY_ANY, cuMemcpy);
 GF_STREAM_PAIR(COPY_ANY_ASYNC, cuMemcpyAsync);
@@ -285,22 +283,22 @@ GF_STREAM_PAIR(BATCH_V2, cuMemcpyBatchAsync_v2);
 /* The hooks of 2D and 3D copies. A contiguous block is handled as a linear copy. */
 
 /* `shape` is gf_linear_copy_2d or gf_linear_copy_3d. */
-#define BLOCK(symbol, run, shape, is_async, on, parameters, arguments)                             \
-    COPY_OF_SHAPE(symbol, run, shape(pCopy, &call), parameters, arguments, gf_copy_any, is_async,  \
+#define BLOCK(symbol, run, shape, is_async, on, ...)                                               \
+    COPY_OF_SHAPE(symbol, run, shape(pCopy, &call), (__VA_ARGS__), gf_copy_any, is_async,          \
                   .stream = on)
 
 #define BLOCK_2D(symbol, null_stream)                                                              \
     BLOCK(symbol, GF_RUN_BLOCKING, gf_linear_copy_2d, false, null_stream,                          \
-          (const CUDA_MEMCPY2D *pCopy), (pCopy))
+          (const CUDA_MEMCPY2D *)pCopy)
 #define BLOCK_2D_ASYNC(symbol, null_stream)                                                        \
     BLOCK(symbol, GF_RUN_ASYNC, gf_linear_copy_2d, true, hStream ? hStream : null_stream,          \
-          (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream))
+          (const CUDA_MEMCPY2D *)pCopy, (CUstream)hStream)
 #define BLOCK_3D(symbol, null_stream)                                                              \
     BLOCK(symbol, GF_RUN_BLOCKING, gf_linear_copy_3d, false, null_stream,                          \
-          (const CUDA_MEMCPY3D *pCopy), (pCopy))
+          (const CUDA_MEMCPY3D *)pCopy)
 #define BLOCK_3D_ASYNC(symbol, null_stream)                                                        \
     BLOCK(symbol, GF_RUN_ASYNC, gf_linear_copy_3d, true, hStream ? hStream : null_stream,          \
-          (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream))
+          (const CUDA_MEMCPY3D *)pCopy, (CUstream)hStream)
 
 GF_BLOCKING_PAIR(BLOCK_2D, cuMemcpy2D_v2);
 GF_BLOCKING_PAIR(BLOCK_2D, cuMemcpy2DUnaligned_v2);
