@@ -12,10 +12,10 @@
 #include <elf.h>
 #include <link.h>
 
-static bool is_nsight(const char *path)
+/* Whether the name of a file begins with `name`; a version may follow. */
+static bool name_begins(const char *path, const char *name)
 {
-    static const char name[] = "libcuda-injection";
-    return strncmp(gf_path_file_name(path), name, sizeof(name) - 1) == 0;
+    return strncmp(gf_path_file_name(path), name, strlen(name)) == 0;
 }
 
 /*
@@ -26,7 +26,8 @@ static bool is_shim(const struct gf_symbol *object)
 {
     struct gf_symbol found;
     return gf_symbol_find("dlopen", object->address, &found) && !gf_own_image_is(object->base) &&
-           (gf_symbol_find_in(object->base, "dlopen", &found) || is_nsight(object->object));
+           (gf_symbol_find_in(object->base, "dlopen", &found) ||
+            name_begins(object->object, "libcuda-injection"));
 }
 
 static bool find_shim(struct gf_symbol *ret)
@@ -82,12 +83,6 @@ struct object {
     const char *path;
 };
 
-static bool is_libcuda(const char *path)
-{
-    static const char name[] = "libcuda.so";
-    return strncmp(gf_path_file_name(path), name, sizeof(name) - 1) == 0;
-}
-
 static int match_object(struct dl_phdr_info *info, size_t size, void *closure)
 {
     struct object *object = closure;
@@ -112,7 +107,7 @@ static int match_object(struct dl_phdr_info *info, size_t size, void *closure)
 
 static int match_libcuda(struct dl_phdr_info *info, size_t size, void *closure)
 {
-    return is_libcuda(info->dlpi_name) ? match_object(info, size, closure) : 0;
+    return name_begins(info->dlpi_name, "libcuda.so") ? match_object(info, size, closure) : 0;
 }
 
 /*
