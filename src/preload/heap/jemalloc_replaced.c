@@ -17,11 +17,6 @@
 /* The eviction ends when fewer bytes than this remain to be purged. */
 #define LEAST ((size_t)64 << 10)
 
-GF_WRAPS(struct extent *, ecache_alloc, void *thread, void *pac, void *hooks, void *set,
-         struct extent *expand, size_t size, size_t alignment, bool zero, bool guarded);
-GF_WRAPS(struct extent *, ecache_evict, void *thread, void *pac, void *hooks, void *set,
-         size_t pages_min);
-GF_WRAPS(void, extent_dalloc_wrapper, void *thread, void *pac, void *hooks, struct extent *extent);
 GF_WRAPS(void, arena_decay, void *thread, void *arena, bool background, bool all);
 void je_ecache_dalloc(void *thread, void *pac, void *hooks, void *set, struct extent *extent);
 struct extent *je_extent_split_wrapper(void *thread, void *pac, void *hooks, struct extent *extent,
@@ -65,9 +60,8 @@ static bool is_dirty_set(const void *pac, const void *set)
     return (size_t)((const char *)set - (const char *)pac) == gf_load_relaxed(&dirty_at);
 }
 
-struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void *set,
-                                      struct extent *expand, size_t size, size_t alignment,
-                                      bool zero, bool guarded)
+GF_WRAPPER(struct extent *, ecache_alloc, void *thread, void *pac, void *hooks, void *set,
+           struct extent *expand, size_t size, size_t alignment, bool zero, bool guarded)
 {
     if (gf_unlikely(!gf_load_relaxed(&dirty_at)))
         gf_store_relaxed(&dirty_at, (size_t)((char *)set - (char *)pac));
@@ -79,7 +73,7 @@ struct extent *__wrap_je_ecache_alloc(void *thread, void *pac, void *hooks, void
 }
 
 /* jemalloc calls this function to return an extent's pages to the kernel. */
-void __wrap_je_extent_dalloc_wrapper(void *thread, void *pac, void *hooks, struct extent *extent)
+GF_WRAPPER(void, extent_dalloc_wrapper, void *thread, void *pac, void *hooks, struct extent *extent)
 {
     count_bytes(extent, -(int64_t)gf_extent_size(extent));
     __real_je_extent_dalloc_wrapper(thread, pac, hooks, extent);
@@ -104,8 +98,8 @@ static size_t staying(const struct extent *extent, size_t most)
  * jemalloc calls this function to remove the oldest extent of a set, before jemalloc frees that
  * extent lazily or purges it.
  */
-struct extent *__wrap_je_ecache_evict(void *thread, void *pac, void *hooks, void *set,
-                                      size_t pages_min)
+GF_WRAPPER(struct extent *, ecache_evict, void *thread, void *pac, void *hooks, void *set,
+           size_t pages_min)
 {
     struct eviction *const limit = eviction;
 
@@ -179,22 +173,17 @@ uint64_t gf_evict(uint64_t bytes, uint64_t more)
 
 #define MIB ((size_t)1 << 20)
 
-GF_WRAPS(uint64_t, peak_alloc_new_event_wait, void *tsd);
-GF_WRAPS(uint64_t, peak_dalloc_new_event_wait, void *tsd);
-GF_WRAPS(void, ehooks_default_zero_impl, void *start, size_t size);
-GF_WRAPS(void, cache_bin_info_init, void *info, uint16_t slots);
-
 /*
  * jemalloc would update each thread's peak usage every 64 KiB. Only mallctl's "thread.peak" reads
  * the peak, and mallctl is not exported.
  */
-uint64_t __wrap_je_peak_alloc_new_event_wait(void *tsd)
+GF_WRAPPER(uint64_t, peak_alloc_new_event_wait, void *tsd)
 {
     (void)tsd;
     return UINT64_MAX;
 }
 
-uint64_t __wrap_je_peak_dalloc_new_event_wait(void *tsd)
+GF_WRAPPER(uint64_t, peak_dalloc_new_event_wait, void *tsd)
 {
     (void)tsd;
     return UINT64_MAX;
@@ -217,7 +206,7 @@ static bool mostly_present(const char *start, size_t size)
     return gf_presence_most(start, size);
 }
 
-void __wrap_je_ehooks_default_zero_impl(void *start, size_t size)
+GF_WRAPPER(void, ehooks_default_zero_impl, void *start, size_t size)
 {
     if (gf_strict || size <= CLEAR_UNSEEN || (size <= CLEAR_MAX && mostly_present(start, size)))
         memset(start, 0, size);
@@ -239,7 +228,7 @@ void gf_overrides_zero(void *start, size_t size)
 #define CACHED_MAX ((size_t)256 << 10)
 #define LARGE_MIN ((size_t)4 * GF_JEMALLOC_PAGE)
 
-void __wrap_je_cache_bin_info_init(void *info, uint16_t slots)
+GF_WRAPPER(void, cache_bin_info_init, void *info, uint16_t slots)
 {
     static unsigned class;
     const size_t size = je_sz_index2size_tab[class ++];

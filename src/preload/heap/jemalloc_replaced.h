@@ -28,6 +28,10 @@ static inline unsigned gf_extent_arena(const struct extent *extent)
 #define GF_WRAPS(type, name, ...)                                                                  \
     type __real_je_##name(__VA_ARGS__);                                                            \
     type __wrap_je_##name(__VA_ARGS__)
+/* The same, and begins the definition of the wrapper. */
+#define GF_WRAPPER(type, name, ...)                                                                \
+    GF_WRAPS(type, name, __VA_ARGS__);                                                             \
+    type __wrap_je_##name(__VA_ARGS__)
 
 /* Counts jemalloc's free pages, and purges a part of them. */
 

@@ -18,37 +18,14 @@
  * calls. The wrappers pass pointers to jemalloc's structs on without reading the structs.
  */
 
-GF_WRAPS(void, malloc_mutex_lock_slow, void *mutex);
-GF_WRAPS(void *, arena_new, void *tsdn, unsigned index, const void *config);
-GF_WRAPS(void *, tsd_fetch_slow, void *tsd, bool minimal);
-GF_WRAPS(bool, tsd_tcache_enabled_data_init, void *tsd);
-GF_WRAPS(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
-         unsigned class, bool *ret_success);
-GF_WRAPS(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
-         unsigned remain);
-GF_WRAPS(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
-         unsigned remain);
-GF_WRAPS(void, te_event_trigger, void *tsd, const bool *allocates);
-GF_WRAPS(void, arena_decay, void *tsdn, void *arena, bool background, bool all);
-GF_WRAPS(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class,
-         bool zero);
-GF_WRAPS(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
-         void *tcache);
-GF_WRAPS(void *, arena_ralloc, void *tsdn, void *arena, void *block, size_t old_size, size_t size,
-         size_t alignment, bool zero, void *tcache, void *hook);
-GF_WRAPS(void, arena_dalloc_small, void *tsdn, void *block);
-GF_WRAPS(void *, large_malloc, void *tsdn, void *arena, size_t size, bool zero);
-GF_WRAPS(void *, large_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero);
-GF_WRAPS(void, large_dalloc, void *tsdn, void *extent);
-
-void __wrap_je_malloc_mutex_lock_slow(void *mutex)
+GF_WRAPPER(void, malloc_mutex_lock_slow, void *mutex)
 {
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_lock);
     __real_je_malloc_mutex_lock_slow(mutex);
     gf_slowpath_end(&mark, gf_slowpath_lock, 0);
 }
 
-void *__wrap_je_arena_new(void *tsdn, unsigned index, const void *config)
+GF_WRAPPER(void *, arena_new, void *tsdn, unsigned index, const void *config)
 {
     const struct gf_slowpath_mark mark = gf_slowpath_begin(gf_slowpath_setup);
     void *arena = __real_je_arena_new(tsdn, index, config);
@@ -91,7 +68,7 @@ static enum ending { ending_no, ending_yes, ending_unknown } ending(void)
  */
 #define MINIMAL_FREES 128
 
-void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
+GF_WRAPPER(void *, tsd_fetch_slow, void *tsd, bool minimal)
 {
     static __thread unsigned frees;
     static __thread bool is_ordinary;
@@ -105,8 +82,8 @@ void *__wrap_je_tsd_fetch_slow(void *tsd, bool minimal)
     return ret;
 }
 
-void *__wrap_je_tcache_alloc_small_hard(void *tsdn, void *arena, void *tcache, void *bin,
-                                        unsigned class, bool *ret_success)
+GF_WRAPPER(void *, tcache_alloc_small_hard, void *tsdn, void *arena, void *tcache, void *bin,
+           unsigned class, bool *ret_success)
 {
     FRAMED(gf_slowpath_malloc, je_sz_index2size_tab[class], 0, ret,
            void *ret =
@@ -114,15 +91,15 @@ void *__wrap_je_tcache_alloc_small_hard(void *tsdn, void *arena, void *tcache, v
     return ret;
 }
 
-void __wrap_je_tcache_bin_flush_small(void *tsd, void *tcache, void *bin, unsigned class,
-                                      unsigned remain)
+GF_WRAPPER(void, tcache_bin_flush_small, void *tsd, void *tcache, void *bin, unsigned class,
+           unsigned remain)
 {
     FRAMED(gf_slowpath_free, je_sz_index2size_tab[class], 0, NULL,
            __real_je_tcache_bin_flush_small(tsd, tcache, bin, class, remain));
 }
 
-void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsigned class,
-                                      unsigned remain)
+GF_WRAPPER(void, tcache_bin_flush_large, void *tsd, void *tcache, void *bin, unsigned class,
+           unsigned remain)
 {
     FRAMED(gf_slowpath_free, je_sz_index2size_tab[class], 0, NULL,
            __real_je_tcache_bin_flush_large(tsd, tcache, bin, class, remain));
@@ -132,7 +109,7 @@ void __wrap_je_tcache_bin_flush_large(void *tsd, void *tcache, void *bin, unsign
  * Wraps jemalloc's housekeeping, which is due whenever the thread has allocated or freed a number
  * of bytes. The struct that the second argument points to begins with this flag.
  */
-void __wrap_je_te_event_trigger(void *tsd, const bool *allocates)
+GF_WRAPPER(void, te_event_trigger, void *tsd, const bool *allocates)
 {
     FRAMED(*allocates ? gf_slowpath_malloc : gf_slowpath_free, 0, 0, NULL,
            __real_je_te_event_trigger(tsd, allocates));
@@ -142,14 +119,15 @@ void __wrap_je_te_event_trigger(void *tsd, const bool *allocates)
  * jemalloc purges an arena when its last thread ends (all). Then each new thread would have all page
  * faults again, although the budget bounds the free pages. jemalloc_replaced.c calls the function itself.
  */
-void __wrap_je_arena_decay(void *tsdn, void *arena, bool background, bool all)
+GF_WRAPPER(void, arena_decay, void *tsdn, void *arena, bool background, bool all)
 {
     FRAMED(gf_slowpath_other, 0, 0, NULL,
            __real_je_arena_decay(tsdn, arena, background, all && !gf_reclaim_managed()));
 }
 
 /* Called for blocks that threads do not cache. */
-void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned class, bool zero)
+GF_WRAPPER(void *, arena_malloc_hard, void *tsdn, void *arena, size_t size, unsigned class,
+           bool zero)
 {
     void *ret = NULL;
 
@@ -161,8 +139,8 @@ void *__wrap_je_arena_malloc_hard(void *tsdn, void *arena, size_t size, unsigned
 
 static __thread bool palloc_failed;
 
-void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
-                             void *tcache)
+GF_WRAPPER(void *, arena_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero,
+           void *tcache)
 {
     FRAMED(gf_slowpath_memalign, size, zero ? size : 0, ret,
            void *ret = __real_je_arena_palloc(tsdn, arena, size, alignment, zero, tcache));
@@ -175,7 +153,7 @@ void *__wrap_je_arena_palloc(void *tsdn, void *arena, size_t size, size_t alignm
  * Makes a new thread's cache. jemalloc ignores that there is no memory for it, and would then write
  * to address NULL. Such a thread gets no cache.
  */
-bool __wrap_je_tsd_tcache_enabled_data_init(void *tsd)
+GF_WRAPPER(bool, tsd_tcache_enabled_data_init, void *tsd)
 {
     palloc_failed = false;
     const bool error = __real_je_tsd_tcache_enabled_data_init(tsd);
@@ -186,8 +164,8 @@ bool __wrap_je_tsd_tcache_enabled_data_init(void *tsd)
     return error;
 }
 
-void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_size, size_t size,
-                             size_t alignment, bool zero, void *tcache, void *hook)
+GF_WRAPPER(void *, arena_ralloc, void *tsdn, void *arena, void *block, size_t old_size, size_t size,
+           size_t alignment, bool zero, void *tcache, void *hook)
 {
     FRAMED(gf_slowpath_realloc, size, gf_min(old_size, size), ret,
            void *ret = __real_je_arena_ralloc(tsdn, arena, block, old_size, size, alignment, zero,
@@ -195,26 +173,26 @@ void *__wrap_je_arena_ralloc(void *tsdn, void *arena, void *block, size_t old_si
     return ret;
 }
 
-void __wrap_je_arena_dalloc_small(void *tsdn, void *block)
+GF_WRAPPER(void, arena_dalloc_small, void *tsdn, void *block)
 {
     FRAMED(gf_slowpath_free, 0, 0, NULL, __real_je_arena_dalloc_small(tsdn, block));
 }
 
-void *__wrap_je_large_malloc(void *tsdn, void *arena, size_t size, bool zero)
+GF_WRAPPER(void *, large_malloc, void *tsdn, void *arena, size_t size, bool zero)
 {
     FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_malloc, size, zero ? size : 0, ret,
            void *ret = __real_je_large_malloc(tsdn, arena, size, zero));
     return ret;
 }
 
-void *__wrap_je_large_palloc(void *tsdn, void *arena, size_t size, size_t alignment, bool zero)
+GF_WRAPPER(void *, large_palloc, void *tsdn, void *arena, size_t size, size_t alignment, bool zero)
 {
     FRAMED(zero ? gf_slowpath_calloc : gf_slowpath_memalign, size, zero ? size : 0, ret,
            void *ret = __real_je_large_palloc(tsdn, arena, size, alignment, zero));
     return ret;
 }
 
-void __wrap_je_large_dalloc(void *tsdn, void *extent)
+GF_WRAPPER(void, large_dalloc, void *tsdn, void *extent)
 {
     FRAMED(gf_slowpath_free, 0, 0, NULL, __real_je_large_dalloc(tsdn, extent));
 }
@@ -225,14 +203,6 @@ void __wrap_je_large_dalloc(void *tsdn, void *extent)
  * free. According to jemalloc's assertions, callers of these functions hold no lock of jemalloc's
  * core. So the library may purge pages within these functions, as jemalloc itself does.
  */
-
-GF_WRAPS(struct extent *, pa_alloc, void *thread, void *shard, size_t size, size_t alignment,
-         bool slab, unsigned class, bool zero, bool guarded, bool *deferred);
-GF_WRAPS(void, pa_dalloc, void *thread, void *shard, struct extent *extent, bool *deferred);
-GF_WRAPS(bool, pa_expand, void *thread, void *shard, struct extent *extent, size_t before,
-         size_t after, unsigned class, bool zero, bool *deferred);
-GF_WRAPS(bool, pa_shrink, void *thread, void *shard, struct extent *extent, size_t before,
-         size_t after, unsigned class, bool *deferred);
 
 static bool sizes_unknown(void)
 {
@@ -259,9 +229,8 @@ static void count_unused(size_t size)
 }
 
 /* If the kernel refuses a mapping, returns all free memory to it and tries again. */
-struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t alignment,
-                                  bool slab, unsigned class, bool zero, bool guarded,
-                                  bool *deferred)
+GF_WRAPPER(struct extent *, pa_alloc, void *thread, void *shard, size_t size, size_t alignment,
+           bool slab, unsigned class, bool zero, bool guarded, bool *deferred)
 {
     struct extent *extent =
         __real_je_pa_alloc(thread, shard, size, alignment, slab, class, zero, guarded, deferred);
@@ -279,7 +248,7 @@ struct extent *__wrap_je_pa_alloc(void *thread, void *shard, size_t size, size_t
     return extent;
 }
 
-void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool *deferred)
+GF_WRAPPER(void, pa_dalloc, void *thread, void *shard, struct extent *extent, bool *deferred)
 {
     const size_t size = gf_extent_size(extent);
 
@@ -293,8 +262,8 @@ void __wrap_je_pa_dalloc(void *thread, void *shard, struct extent *extent, bool 
 }
 
 /* Expands an extent in place. Returns true if that is impossible. */
-bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool zero, bool *deferred)
+GF_WRAPPER(bool, pa_expand, void *thread, void *shard, struct extent *extent, size_t before,
+           size_t after, unsigned class, bool zero, bool *deferred)
 {
     if (__real_je_pa_expand(thread, shard, extent, before, after, class, zero, deferred))
         return true;
@@ -304,8 +273,8 @@ bool __wrap_je_pa_expand(void *thread, void *shard, struct extent *extent, size_
     return false;
 }
 
-bool __wrap_je_pa_shrink(void *thread, void *shard, struct extent *extent, size_t before,
-                         size_t after, unsigned class, bool *deferred)
+GF_WRAPPER(bool, pa_shrink, void *thread, void *shard, struct extent *extent, size_t before,
+           size_t after, unsigned class, bool *deferred)
 {
     if (gf_unlikely(before >= GF_FIRST_TOUCH_MIN) && !sizes_unknown())
         gf_first_touch_freed((char *)extent->start + after, before - after, before);
