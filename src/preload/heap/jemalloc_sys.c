@@ -5,6 +5,7 @@
 #include "preload/heap/big_table.h"
 #include "preload/heap/budget.h"
 #include "preload/heap/jemalloc.h"
+#include "preload/heap/jemalloc_replaced.h"
 #include "preload/heap/mappings.h"
 #include "preload/heap/slowpath.h"
 
@@ -15,12 +16,7 @@
 void *gf_libc_mmap(void *address, size_t size, int protection, int flags, int fd,
                    off_t offset) __asm__("mmap");
 
-void *__real_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
-void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit);
-
 _Atomic bool gf_heap_untried = true;
-
-bool __wrap_je_extent_dalloc_mmap(void *address, size_t size);
 
 static _Atomic bool started;
 /*
@@ -34,7 +30,7 @@ static __thread bool unseen;
  */
 static __thread unsigned monitored;
 
-void *__wrap_je_pages_map(void *address, size_t size, size_t alignment, bool *commit)
+GF_WRAPPER(void *, pages_map, void *address, size_t size, size_t alignment, bool *commit)
 {
     const bool before = unseen;
 
@@ -214,7 +210,7 @@ int gf_heap_munmap_rest(void *address, size_t size)
  */
 static _Atomic bool locked; /* purged pages would be locked again */
 
-bool __wrap_je_extent_dalloc_mmap(void *address, size_t size)
+GF_WRAPPER(bool, extent_dalloc_mmap, void *address, size_t size)
 {
     return __atomic_load_n(&je_opt_retain, __ATOMIC_RELAXED) ||
            (!gf_load_relaxed(&locked) && gf_mappings_crowded_by_hole((uintptr_t)address, size)) ||
