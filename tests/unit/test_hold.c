@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 #include "unit.h"
 
@@ -109,14 +110,14 @@ static void begin_call(struct call *ret, CUstream stream, CUcontext context)
 /* Whether a call on this stream goes on while the copy holds its stream. */
 static bool goes_on(CUstream stream, CUcontext context)
 {
-    struct gf_hold_count before, after;
+    struct gf_copy_stats before, after;
     struct call call;
 
-    gf_hold_count(&before);
+    gf_copy_stats_read(&before);
     begin_call(&call, stream, context);
     pthread_join(call.thread, NULL);
-    gf_hold_count(&after);
-    return after.met == before.met;
+    gf_copy_stats_read(&after);
+    return after.holds.met == before.holds.met;
 }
 
 static void hold(CUstream stream, struct gf_hold *ret)
@@ -164,11 +165,11 @@ static void a_hold_that_issues_stays(void **state)
 /* Returns false if this thread got no CPU for so long that the call stopped waiting. */
 static bool waits_for_the_copy(void)
 {
-    struct gf_hold_count before, after;
+    struct gf_copy_stats before, after;
     struct gf_hold held;
     struct call call;
 
-    gf_hold_count(&before);
+    gf_copy_stats_read(&before);
     hold(NON_BLOCKING, &held);
     begin_call(&call, NON_BLOCKING, CONTEXT);
     for (unsigned i = 0; i < 20; i++) { /* longer than a wait without progress */
@@ -178,11 +179,11 @@ static bool waits_for_the_copy(void)
         usleep(5000);
     }
     const bool over = gf_load_acquire(&call.over);
-    gf_hold_count(&after);
+    gf_copy_stats_read(&after);
     gf_hold_end(&held);
     pthread_join(call.thread, NULL);
     assert_int_equal(gf_load_relaxed(&table.holds), 0);
-    if (after.ended != before.ended)
+    if (after.holds.ended != before.holds.ended)
         return false;
     assert_false(over);
     return true;
@@ -201,18 +202,18 @@ static void a_call_waits_for_the_copy(void **state)
 static void a_copy_without_progress_is_ended(void **state)
 {
     (void)state;
-    struct gf_hold_count before, after;
+    struct gf_copy_stats before, after;
     struct gf_hold held;
 
-    gf_hold_count(&before);
+    gf_copy_stats_read(&before);
     hold(NON_BLOCKING, &held);
     struct call call;
     begin_call(&call, NON_BLOCKING, CONTEXT);
     pthread_join(call.thread, NULL);
     assert_true(call.ns >= GF_TUNE_HOLD_NS);
     assert_int_equal(gf_load_relaxed(&table.holds), 0);
-    gf_hold_count(&after);
-    assert_int_equal(after.ended - before.ended, 1);
+    gf_copy_stats_read(&after);
+    assert_int_equal(after.holds.ended - before.holds.ended, 1);
     struct gf_hold next; /* may use the same entry */
     hold(BLOCKING, &next);
     gf_hold_end(&held); /* ends nothing */

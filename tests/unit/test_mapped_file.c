@@ -3,6 +3,7 @@
 
 #include "engine/transfer/files/readahead.h"
 #include "engine/transfer/files/mapped_file.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -41,9 +42,9 @@ static uint64_t copy(uint64_t inode, uint64_t start, uint64_t end)
 
 static struct gf_readahead_count counted(void)
 {
-    struct gf_readahead_count count;
-    gf_mapped_files_count(&count);
-    return count;
+    struct gf_copy_stats stats;
+    gf_copy_stats_read(&stats);
+    return stats.readahead;
 }
 
 static void a_file_system_is_looked_up_once(void **state)
@@ -123,7 +124,7 @@ static void copies_at_several_places(void **state)
         for (uint64_t i = 0; i < 4; i++)
             copy(40, 1000 * i + 4 * k, 1000 * i + 4 * k + 4);
     const struct gf_readahead_count now = counted();
-    assert_true(now.used - before.used >= 4 * 17 * 4 * MIB);
+    assert_true(now.used - before.used >= UINT64_C(4) * 17 * 4 * MIB);
 }
 
 /* The window of a copy that has not ended also reduces the windows of other copies. */

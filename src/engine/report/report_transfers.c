@@ -136,9 +136,9 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
     gf_json_object(json, "held");
-    gf_json_size(json, "calls", state->holds.met);
-    gf_json_size(json, "waited_us", state->holds.ns / 1000);
-    gf_json_size(json, "ended", state->holds.ended);
+    gf_json_size(json, "calls", transfers->copies.holds.met);
+    gf_json_size(json, "waited_us", transfers->copies.holds.ns / 1000);
+    gf_json_size(json, "ended", transfers->copies.holds.ended);
 }
 
 static void put_readahead(struct gf_json *json, const struct gf_readahead_count *count)
@@ -187,10 +187,10 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
     put_functions(json, each_hook);
     put_saving(json, &transfers->copies);
-    put_readahead(json, &transfers->state.readahead);
-    put_import(json, "parallel_memcpy", &transfers->state.parallel_memcpy);
-    put_import(json, "parallel_read", &transfers->state.parallel_read);
-    put_pin(json, &transfers->state.parallel_pin);
+    put_readahead(json, &transfers->copies.readahead);
+    put_import(json, "parallel_memcpy", &transfers->copies.imports[gf_import_memcpy]);
+    put_import(json, "parallel_read", &transfers->copies.imports[gf_import_read]);
+    put_pin(json, &transfers->copies.imports[gf_import_pin]);
     put_pinned(json, &transfers->pinned, &transfers->state);
 }
 

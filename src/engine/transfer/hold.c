@@ -7,6 +7,7 @@
 #include "engine/transfer/pieces.h"
 #include "engine/transfer/pool.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 #include "os/own_table.h"
 #include "os/procfs.h"
@@ -53,10 +54,6 @@ static struct {
     _Atomic(uintptr_t) stream, context;
     _Atomic uint64_t until_ns;
 } marks[MARKS];
-
-static struct {
-    _Atomic uint64_t met, ns, ended;
-} counts;
 
 static __thread char here; /* its address identifies a thread */
 static __thread struct {
@@ -437,7 +434,7 @@ static void end_at_once(struct entry *entry, uint64_t ticket)
 {
     if (!end_entry(entry, ticket))
         gf_store_relaxed(&entry->lost, ticket);
-    gf_add_relaxed(&counts.ended, 1);
+    gf_copy_stats_add(holds.ended, 1);
 }
 
 static void note_met(const struct entry *entry, uint64_t ticket)
@@ -502,7 +499,7 @@ static void await_entry(struct entry *entry, uint64_t ticket)
         seen = progress;
         note_met(entry, ticket);
         if (end_stalled(entry, ticket, waited - awake)) {
-            gf_add_relaxed(&counts.ended, 1);
+            gf_copy_stats_add(holds.ended, 1);
             break;
         }
         if (waited < SPIN_NS)
@@ -510,8 +507,8 @@ static void await_entry(struct entry *entry, uint64_t ticket)
         else
             clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
     }
-    gf_add_relaxed(&counts.met, 1);
-    gf_add_relaxed(&counts.ns, now - start);
+    gf_copy_stats_add(holds.met, 1);
+    gf_copy_stats_add(holds.ns, now - start);
 }
 
 void gf_hold_await(CUstream stream, bool begins_capture)
@@ -530,13 +527,6 @@ void gf_hold_await(CUstream stream, bool begins_capture)
         else
             await_entry(&entries[i], ticket);
     }
-}
-
-void gf_hold_count(struct gf_hold_count *ret)
-{
-    *ret = (struct gf_hold_count){.met = gf_load_relaxed(&counts.met),
-                                  .ns = gf_load_relaxed(&counts.ns),
-                                  .ended = gf_load_relaxed(&counts.ended)};
 }
 
 /* Whether results of the stream are pending that another stream may wait for. */

@@ -119,12 +119,6 @@ bool gf_hold_is_batch(CUstream stream, CUcontext context);
  */
 void gf_hold_await(CUstream stream, bool begins_capture);
 
-/* How many calls met a hold, for how long they waited in all, and how many holds they ended. */
-struct gf_hold_count {
-    uint64_t met, ns, ended;
-};
-void gf_hold_count(struct gf_hold_count *ret);
-
 /*
  * Whether a stream has unfinished work with results that the program may look at in its own memory
  * without a call, such as copies to page-locked memory (struct gf_visible). Above 2 MiB the driver's

@@ -27,7 +27,7 @@ static struct shard {
 
 static _Atomic uint64_t ring_bytes, ring_most;
 
-static _Atomic uint64_t *own_counters(void)
+_Atomic uint64_t *gf_copy_counters(void)
 {
     return shards[own_shard()].counter;
 }
@@ -47,30 +47,26 @@ static void count_time(_Atomic uint64_t *counts, uint64_t bytes, uint64_t ns)
 
 void gf_copy_stats_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
 {
-    _Atomic uint64_t *counts = own_counters() + COUNTER(staged[kind.direction][kind.async]);
+    _Atomic uint64_t *counts = gf_copy_counters() + COUNTER(staged[kind.direction][kind.async]);
     count_copy(counts, bytes);
     count_time(counts, bytes, ns);
 }
 
 void gf_copy_stats_rest(enum gf_direction direction, uint64_t bytes)
 {
-    count_copy(own_counters() + COUNTER(rest[direction]), bytes);
+    count_copy(gf_copy_counters() + COUNTER(rest[direction]), bytes);
 }
 
 void gf_copy_stats_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes)
 {
-    count_copy(own_counters() + COUNTER(bypassed[kind.direction][kind.async][reason]), bytes);
+    count_copy(gf_copy_counters() + COUNTER(bypassed[kind.direction][kind.async][reason]), bytes);
 }
 
 void gf_copy_stats_driver_time(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes,
                                uint64_t ns)
 {
-    count_time(own_counters() + COUNTER(bypassed[kind.direction][kind.async][reason]), bytes, ns);
-}
-
-void gf_copy_stats_stream_wait(void)
-{
-    gf_add_relaxed(own_counters() + COUNTER(stream_waits), 1);
+    count_time(gf_copy_counters() + COUNTER(bypassed[kind.direction][kind.async][reason]), bytes,
+               ns);
 }
 
 void gf_copy_stats_ring_grown(uint64_t bytes)
@@ -78,7 +74,7 @@ void gf_copy_stats_ring_grown(uint64_t bytes)
     const uint64_t now = gf_add_relaxed(&ring_bytes, bytes) + bytes;
     uint64_t most = gf_load_relaxed(&ring_most);
 
-    gf_add_relaxed(own_counters() + COUNTER(ring_grown), 1);
+    gf_copy_stats_add(ring_grown, 1);
     while (now > most && !gf_cas_relaxed(&ring_most, &most, now))
         continue;
 }
@@ -87,7 +83,7 @@ void gf_copy_stats_ring_shrunk(uint64_t bytes, bool dropped)
 {
     gf_sub_relaxed(&ring_bytes, bytes);
     if (!dropped)
-        gf_add_relaxed(own_counters() + COUNTER(ring_shrunk), 1);
+        gf_copy_stats_add(ring_shrunk, 1);
 }
 
 uint64_t gf_copy_stats_ring_most(void)

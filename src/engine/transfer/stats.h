@@ -4,7 +4,6 @@
 
 #include "base/atomic.h"
 #include "base/base.h"
-#include "engine/transfer/hold.h"
 
 /* Bytes of pinned memory by the NUMA node of their pages, for the report. */
 
@@ -21,8 +20,8 @@ static inline void gf_node_bytes_add(uint64_t bytes_on[GF_NODE_BYTES_COUNT], int
 
 /*
  * Counters for the report. They count the copies that were large enough to be offered to the
- * engine. Each thread uses one of a few shards of the counters, so that threads that copy at the
- * same time seldom share a cache line.
+ * engine, read-ahead, shared calls and holds. Each thread uses one of a few shards of the counters,
+ * so that threads that copy at the same time seldom share a cache line.
  *
  * All functions may be called on any thread. They take no lock and make no CUDA call.
  */
@@ -58,6 +57,30 @@ struct gf_copy_counts {
     uint64_t timed_bytes, timed_ns;
 };
 
+/* Read-ahead for copies from mapped files. */
+struct gf_readahead_count {
+    uint64_t files;   /* number of files in which bytes were read ahead */
+    uint64_t advised; /* bytes passed to madvise: in copies, and after the end of copies */
+    uint64_t ahead;   /* the part of `advised` after the end of the copy */
+    uint64_t used;    /* the part of `ahead` that was copied later */
+};
+
+/*
+ * Calls by certain libraries that helpers share: copies into pinned memory, reads of files, and copies
+ * of a DataLoader's batch.
+ */
+enum gf_import_kind { gf_import_memcpy, gf_import_read, gf_import_pin, GF_IMPORT_KINDS };
+
+struct gf_import_count {
+    uint64_t libraries;    /* number of pointers to such a function that were replaced */
+    uint64_t calls, bytes; /* `bytes` is 0 for gf_import_pin */
+};
+
+/* How many calls met a hold, for how long they waited in all, and how many holds they ended. */
+struct gf_hold_count {
+    uint64_t met, ns, ended;
+};
+
 /*
  * Pageable copies are the staged copies, and the copies that bypassed staging for any reason except
  * `pinned` and `ends`. For `early` copies, the kind of memory is not known, and their durations are
@@ -73,24 +96,18 @@ struct gf_copy_stats {
     /* calls that waited for their stream because the ring was too small */
     uint64_t stream_waits;
     uint64_t ring_grown, ring_shrunk; /* how often rings grew and shrank */
+    struct gf_readahead_count readahead;
+    struct gf_import_count imports[GF_IMPORT_KINDS];
+    struct gf_hold_count holds;
 };
 
-/* Read-ahead for copies from mapped files. */
-struct gf_readahead_count {
-    uint64_t files;   /* number of files in which bytes were read ahead */
-    uint64_t advised; /* bytes passed to madvise: in copies, and after the end of copies */
-    uint64_t ahead;   /* the part of `advised` after the end of the copy */
-    uint64_t used;    /* the part of `ahead` that was copied later */
-};
+/* The counters of the calling thread, in the order of the fields of struct gf_copy_stats. */
+_Atomic uint64_t *gf_copy_counters(void);
 
-/*
- * Calls of libc by certain libraries that helpers share: copies into pinned memory, or reads of
- * files.
- */
-struct gf_import_count {
-    uint64_t libraries; /* number of pointers to such a function that were replaced */
-    uint64_t calls, bytes;
-};
+/* Adds n to a field of struct gf_copy_stats. */
+#define gf_copy_stats_add(field, n)                                                                \
+    gf_add_relaxed(&gf_copy_counters()[offsetof(struct gf_copy_stats, field) / sizeof(uint64_t)],  \
+                   (n))
 
 /* The current state of staging and of pinned memory, for all devices. */
 struct gf_transfer_state {
@@ -107,9 +124,6 @@ struct gf_transfer_state {
     uint64_t pinned_kept; /* pinned memory that only keepalives hold, in bytes */
     /* bytes of shared memory that the program has unmapped, but that are not freed yet */
     uint64_t unmap_pending;
-    struct gf_readahead_count readahead;
-    struct gf_import_count parallel_memcpy, parallel_read, parallel_pin;
-    struct gf_hold_count holds;
     /* Bytes of pinned buffers that the program holds, by the node of the pages. */
     uint64_t pinned_held[GF_NODE_BYTES_COUNT];
 };
@@ -124,7 +138,6 @@ void gf_copy_stats_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uin
 /* Adds the duration of the driver's call for a copy that was already counted as bypassed. */
 void gf_copy_stats_driver_time(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes,
                                uint64_t ns);
-void gf_copy_stats_stream_wait(void);
 void gf_copy_stats_ring_grown(uint64_t bytes);
 /* `dropped`: the ring ended with its context, so it does not count as a ring that shrank. */
 void gf_copy_stats_ring_shrunk(uint64_t bytes, bool dropped);

@@ -340,7 +340,7 @@ static enum gf_bypass h2d_stage_queued(const struct gf_stage_request *request,
         return gf_bypass_full;
     }
     gf_ring_want_contiguous(request->ring, request->call->bytes);
-    gf_copy_stats_stream_wait();
+    gf_copy_stats_add(stream_waits, 1);
     return h2d_stage_later(request, ret);
 }
 

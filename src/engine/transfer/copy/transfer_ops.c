@@ -245,9 +245,6 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                    .pinned_kept = gf_pinned_cache_kept() + gf_kept_mapping_bytes(),
                                    .unmap_pending = gf_unmap_pending()};
     ret->threads = gf_admission_threads(ret->least);
-    gf_readahead_count(&ret->readahead);
-    gf_hold_count(&ret->holds);
-    gf_imports_count(&ret->parallel_memcpy, &ret->parallel_read, &ret->parallel_pin);
     gf_pinned_buffer_held(ret->pinned_held);
     gf_context_each(add_context, &(struct sums){.state = ret});
 }

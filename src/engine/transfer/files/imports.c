@@ -14,6 +14,7 @@
 #include "engine/transfer/pages.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 
 #include <link.h>
@@ -167,8 +168,6 @@ static enum gf_import_state store(const struct dl_phdr_info *info, uintptr_t at,
 #define PYTHON "libpython" /* also for a program that contains CPython */
 #define TORCH "libtorch_cpu."
 
-enum kind { kind_memcpy, kind_read, kind_openmp, KINDS };
-
 /*
  * The calls that are shared. `library` is the beginning of the library's file name. In safetensors
  * 0.8.0, load_file(device="cuda") copies each tensor from the mapped file into a pinned buffer, and
@@ -178,20 +177,21 @@ enum kind { kind_memcpy, kind_read, kind_openmp, KINDS };
 static const struct import {
     const char *library, *function;
     gf_import *replacement;
-    enum kind kind;
+    enum gf_import_kind kind;
     void *original; /* where the slot's function is stored first; NULL: the function is libc's */
 } imports[] = {
-    {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, kind_memcpy, NULL},
-    {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, kind_read, NULL},
-    {PYTHON, "read", (gf_import *)gf_parallel_read, kind_read, NULL},
-    {TORCH, "GOMP_parallel", (gf_import *)gf_pin_batch_parallel, kind_openmp, &gf_openmp.parallel},
-    {TORCH, "omp_get_max_threads", (gf_import *)gf_pin_batch_max_threads, kind_openmp,
+    {"_safetensors_rust.", "memcpy", (gf_import *)gf_parallel_memcpy, gf_import_memcpy, NULL},
+    {"_safetensors_rust.", "pread64", (gf_import *)gf_parallel_pread, gf_import_read, NULL},
+    {PYTHON, "read", (gf_import *)gf_parallel_read, gf_import_read, NULL},
+    {TORCH, "GOMP_parallel", (gf_import *)gf_pin_batch_parallel, gf_import_pin,
+     &gf_openmp.parallel},
+    {TORCH, "omp_get_max_threads", (gf_import *)gf_pin_batch_max_threads, gf_import_pin,
      &gf_openmp.max_threads},
-    {TORCH, "omp_get_num_threads", (gf_import *)gf_pin_batch_num_threads, kind_openmp,
+    {TORCH, "omp_get_num_threads", (gf_import *)gf_pin_batch_num_threads, gf_import_pin,
      &gf_openmp.num_threads},
-    {TORCH, "omp_get_thread_num", (gf_import *)gf_pin_batch_thread_num, kind_openmp,
+    {TORCH, "omp_get_thread_num", (gf_import *)gf_pin_batch_thread_num, gf_import_pin,
      &gf_openmp.thread_num},
-    {TORCH, "omp_in_parallel", (gf_import *)gf_pin_batch_in_parallel, kind_openmp,
+    {TORCH, "omp_in_parallel", (gf_import *)gf_pin_batch_in_parallel, gf_import_pin,
      &gf_openmp.in_parallel},
 };
 #define OPENMP_POINTERS 5
@@ -269,7 +269,6 @@ static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *in
 
 static _Atomic bool requested;
 static _Atomic uint64_t next_request_ns;
-static _Atomic uint64_t replaced[KINDS];
 
 /*
  * A child that is forked during a search would inherit a lock of the loader that is never released.
@@ -286,20 +285,20 @@ struct search {
     unsigned done;   /* number of pointers replaced by this search */
 };
 
-static bool is_on(enum kind kind)
+static bool is_on(enum gf_import_kind kind)
 {
     const struct gf_options *options = gf_setup.options;
 
     if (options->mode != gf_mode_on)
         return false;
     switch (kind) {
-    case kind_memcpy:
+    case gf_import_memcpy:
         return options->parallel_memcpy == gf_parallel_memcpy_on;
-    case kind_read:
+    case gf_import_read:
         return options->parallel_read == gf_parallel_read_on;
-    case kind_openmp:
+    case gf_import_pin:
         return options->parallel_pin == gf_parallel_pin_on;
-    case KINDS:
+    case GF_IMPORT_KINDS:
         break;
     }
     return false;
@@ -307,19 +306,20 @@ static bool is_on(enum kind kind)
 
 static bool is_any_on(void)
 {
-    return is_on(kind_memcpy) || is_on(kind_read) || is_on(kind_openmp);
+    return is_on(gf_import_memcpy) || is_on(gf_import_read) || is_on(gf_import_pin);
 }
 
 static void replace(const struct dl_phdr_info *info, size_t index, struct search *search)
 {
+    static unsigned openmp_pointers; /* used on the thread `gpufeed` only */
     const enum gf_import_state state = gf_import_slot_replace(info, &imports[index]);
 
     search->unresolved |= state == gf_import_unresolved;
     if (state != gf_import_replaced)
         return;
-    const uint64_t before = gf_add_relaxed(&replaced[imports[index].kind], 1);
+    gf_copy_stats_add(imports[imports[index].kind].libraries, 1);
     search->done++;
-    if (imports[index].kind == kind_openmp && before + 1 == OPENMP_POINTERS)
+    if (imports[index].kind == gf_import_pin && ++openmp_pointers == OPENMP_POINTERS)
         gf_pin_batch_start();
 }
 
@@ -434,14 +434,4 @@ void gf_imports_prepare(void)
     gf_store_seq_cst(&searching, false);
     if (search.done)
         gf_debug("several threads share large calls through %u pointers of libraries", search.done);
-}
-
-void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read,
-                      struct gf_import_count *ret_pin)
-{
-    gf_replaced_calls_count(ret_memcpy, ret_read);
-    ret_memcpy->libraries = gf_load_relaxed(&replaced[kind_memcpy]);
-    ret_read->libraries = gf_load_relaxed(&replaced[kind_read]);
-    *ret_pin = (struct gf_import_count){.libraries = gf_load_relaxed(&replaced[kind_openmp]),
-                                        .calls = gf_pin_batch_count()};
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "engine/transfer/stats.h"
+#include "base/base.h"
 
 /*
  * Called when the program allocates pinned memory, which such a library does before it copies.
@@ -20,7 +20,3 @@ void gf_imports_request(size_t bytes);
  * and else at most once a second. Takes the loader's lock. Called on the thread `gpufeed`.
  */
 void gf_imports_prepare(void);
-
-/* Sets the counts of shared copies, of shared reads, and of shared copies of batches. */
-void gf_imports_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read,
-                      struct gf_import_count *ret_pin);

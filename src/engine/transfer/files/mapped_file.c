@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/files/mapped_file.h"
 
-#include "base/atomic.h"
 #include "base/clock.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 
 #include <pthread.h>
@@ -42,12 +42,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all variables
 static struct file files[FILES];
 static struct device devices[DEVICES];
 static uint64_t uses;
-
-/*
- * Written under the lock, but read without it, because a signal handler that interrupted a holder
- * of the lock may write the report.
- */
-static _Atomic uint64_t count_files, count_ahead, count_used;
 
 static struct device *find_device(uint32_t major, uint32_t minor)
 {
@@ -155,7 +149,7 @@ static void use_ahead(struct file *file, const struct gf_range *copy)
         const uint64_t from = gf_max(ahead->start, copy->start);
         const uint64_t to = gf_min(ahead->end, copy->end);
         file->passed += from - ahead->start;
-        gf_add_relaxed(&count_used, to - from);
+        gf_copy_stats_add(readahead.used, to - from);
         ahead->start = to;
     }
 }
@@ -200,7 +194,7 @@ static void begin_file(struct file *file, const struct gf_range *copy, bool is_n
 
     *ret = (struct gf_range){start, gf_max(start, copy->end + more)};
     file->reserved += ret->end - gf_max(start, copy->end);
-    gf_add_relaxed(&count_files, !file->is_counted);
+    gf_copy_stats_add(readahead.files, !file->is_counted);
     file->is_counted = true;
 }
 
@@ -278,7 +272,7 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
             note_cached(file, is_cached);
     }
     if (is_ahead)
-        gf_add_relaxed(&count_ahead, length(&range));
+        gf_copy_stats_add(readahead.ahead, length(&range));
     pthread_mutex_unlock(&lock);
 }
 
@@ -314,11 +308,4 @@ void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor))
 
     while (next_device(&major, &minor))
         set_device(major, minor, allows(major, minor));
-}
-
-void gf_mapped_files_count(struct gf_readahead_count *ret)
-{
-    *ret = (struct gf_readahead_count){.files = gf_load_relaxed(&count_files),
-                                       .ahead = gf_load_relaxed(&count_ahead),
-                                       .used = gf_load_relaxed(&count_used)};
 }

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "engine/transfer/stats.h"
+#include "base/base.h"
 
 struct gf_mapped_file_id {
     uint64_t inode;
@@ -55,6 +55,3 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
  * not hold the lock during allows(), which may open files.
  */
 void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor));
-
-/* Sets the members `files`, `ahead` and `used`; the others become 0. */
-void gf_mapped_files_count(struct gf_readahead_count *ret);

@@ -8,6 +8,7 @@
 #include "engine/transfer/host_copy.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
@@ -24,7 +25,6 @@
 struct gf_openmp gf_openmp;
 
 static _Atomic bool started;
-static _Atomic uint64_t shared;
 
 static __thread struct {
     unsigned regions; /* so many more regions of this thread may be shared */
@@ -52,11 +52,6 @@ struct region {
 void gf_pin_batch_start(void)
 {
     gf_store_release(&started, true);
-}
-
-uint64_t gf_pin_batch_count(void)
-{
-    return gf_load_relaxed(&shared);
 }
 
 void gf_pin_batch_unmaps(size_t bytes)
@@ -153,7 +148,7 @@ void gf_pin_batch_parallel(void (*work)(void *), void *data, unsigned threads, u
     struct gf_pool *pool = threads ? NULL : pool_for_region();
 
     if (pool && share(pool, work, data))
-        gf_add_relaxed(&shared, 1);
+        gf_copy_stats_add(imports[gf_import_pin].calls, 1);
     else
         ORIGINAL(parallel)(work, data, threads, flags);
 }

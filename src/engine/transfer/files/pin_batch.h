@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "engine/transfer/stats.h"
+#include "base/base.h"
 
 /*
  * GPUFEED_PARALLEL_PIN: helpers share the copies by which a DataLoader pins its batches. PyTorch copies
@@ -41,6 +41,3 @@ int gf_pin_batch_max_threads(void);
 int gf_pin_batch_num_threads(void);
 int gf_pin_batch_thread_num(void);
 int gf_pin_batch_in_parallel(void);
-
-/* The number of regions that were shared. */
-uint64_t gf_pin_batch_count(void);

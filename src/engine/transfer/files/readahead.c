@@ -8,6 +8,7 @@
 #include "engine/transfer/pool.h"
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 #include "os/cgroup.h"
 #include "os/own_table.h"
@@ -163,8 +164,6 @@ static struct slot {
     _Atomic uintptr_t reached;   /* the end of the last piece that was read ahead */
 } slots[SLOTS];
 
-static _Atomic uint64_t advised;
-
 /* Pieces. */
 
 static void raise_to(_Atomic uintptr_t *word, uintptr_t value)
@@ -235,7 +234,7 @@ static bool request_piece(struct slot *slot, uint64_t number)
     while (at < end && !gf_load_relaxed(&slot->is_over))
         if (!advise(at, end, &at))
             return false;
-    gf_add_relaxed(&advised, at - piece);
+    gf_copy_stats_add(readahead.advised, at - piece);
     raise_to(&slot->reached, at);
     return true;
 }
@@ -406,10 +405,4 @@ void gf_readahead_end(unsigned readahead)
 void gf_readahead_prepare(void)
 {
     gf_mapped_files_look_up(allows_readahead);
-}
-
-void gf_readahead_count(struct gf_readahead_count *ret)
-{
-    gf_mapped_files_count(ret);
-    ret->advised = gf_load_relaxed(&advised);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/base.h"
-#include "engine/transfer/stats.h"
 
 /*
  * Decides whether the library may read pages of a file before the program needs them. It may if the
@@ -78,5 +77,3 @@ void gf_readahead_end(unsigned readahead);
 
 /* Looks up for which file systems read-ahead is allowed. Called on the library's own thread. */
 void gf_readahead_prepare(void);
-
-void gf_readahead_count(struct gf_readahead_count *ret);

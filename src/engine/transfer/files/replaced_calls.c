@@ -11,6 +11,7 @@
 #include "engine/transfer/prepare.h"
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/setup.h"
+#include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 #include "os/permit.h"
 
@@ -18,8 +19,6 @@
 #include <pthread.h>
 
 #define LINE ((uintptr_t)64) /* gf_nt_copy writes whole cache lines */
-
-static _Atomic uint64_t calls, copied;
 
 struct host_copy {
     struct gf_pieces job;
@@ -187,8 +186,8 @@ static size_t copy_shared(char *to, const char *from, size_t bytes)
     pthread_setcancelstate(state, NULL);
     const size_t done = failed == GF_PIECE_NONE ? bytes : piece_start(failed);
     if (done) {
-        gf_add_relaxed(&calls, 1);
-        gf_add_relaxed(&copied, done);
+        gf_copy_stats_add(imports[gf_import_memcpy].calls, 1);
+        gf_copy_stats_add(imports[gf_import_memcpy].bytes, done);
     }
     return done;
 }
@@ -219,8 +218,6 @@ void *gf_parallel_memcpy(void *to, const void *from, size_t bytes)
 #else
 #define ADDRESSES_END ((UINT64_C(1) << 47) - GF_KIB(4))
 #endif
-
-static _Atomic uint64_t read_calls, bytes_read;
 
 /*
  * Whether a call with this target may be shared. Before it reads, the kernel checks the addresses
@@ -256,8 +253,8 @@ static bool share(int fd, void *to, size_t bytes, off_t offset, ssize_t *ret)
     if (!done || *ret >= 0)
         errno = error;
     if (shared) {
-        gf_add_relaxed(&read_calls, 1);
-        gf_add_relaxed(&bytes_read, shared);
+        gf_copy_stats_add(imports[gf_import_read].calls, 1);
+        gf_copy_stats_add(imports[gf_import_read].bytes, shared);
     }
     return done;
 }
@@ -279,12 +276,4 @@ ssize_t gf_parallel_read(int fd, void *to, size_t bytes)
     return may_share_read(to, bytes) && share(fd, to, bytes, GF_AT_OFFSET, &ret)
                ? ret
                : read(fd, to, bytes);
-}
-
-void gf_replaced_calls_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read)
-{
-    *ret_memcpy = (struct gf_import_count){.calls = gf_load_relaxed(&calls),
-                                           .bytes = gf_load_relaxed(&copied)};
-    *ret_read = (struct gf_import_count){.calls = gf_load_relaxed(&read_calls),
-                                         .bytes = gf_load_relaxed(&bytes_read)};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "engine/transfer/stats.h"
+#include "base/base.h"
 
 /*
  * A memcpy for libraries that copy into pinned memory (imports.h). The copied bytes and the faults
@@ -29,6 +29,3 @@ void gf_memcpy_end(struct gf_context *context);
 
 ssize_t gf_parallel_read(int fd, void *to, size_t bytes);
 ssize_t gf_parallel_pread(int fd, void *to, size_t bytes, off_t offset);
-
-/* Sets the members `calls` and `bytes` of both; the others become 0. */
-void gf_replaced_calls_count(struct gf_import_count *ret_memcpy, struct gf_import_count *ret_read);
