@@ -70,60 +70,6 @@ static void gf_ring_segment_free(struct gf_ring_segment *segment, unsigned first
     segment->used_ns = gf_now_ns();
 }
 
-bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment)
-{
-    return !segment->claimed && segment->used == segment->abandoned;
-}
-
-void gf_ring_segment_claim(struct gf_ring_segment *segment)
-{
-    segment->claimed = true;
-    segment->used = segment->units;
-}
-
-void gf_ring_segment_unclaim(struct gf_ring_segment *segment)
-{
-    segment->claimed = false;
-    segment->used = segment->abandoned;
-    segment->used_ns = gf_now_ns();
-}
-
-/* when to search for unused segments next; 0 before the first segment */
-static _Atomic uint64_t look_ns;
-static _Atomic uint64_t short_ns;
-
-bool gf_ring_trim_is_due(void)
-{
-    const uint64_t due = gf_load_relaxed(&look_ns);
-    return gf_unlikely(due) && gf_now_ns() > due;
-}
-
-void gf_ring_look_next(uint64_t ns)
-{
-    gf_store_relaxed(&look_ns, ns);
-}
-
-/* The same, unless an earlier time was already set. */
-static void gf_ring_look_at(uint64_t ns)
-{
-    uint64_t due = gf_load_relaxed(&look_ns);
-    while ((!due || due > ns) && !gf_cas_weak_relaxed(&look_ns, &due, ns))
-        continue;
-}
-
-void gf_ring_trim_soon(void)
-{
-    const uint64_t now = gf_now_ns();
-    gf_store_relaxed(&short_ns, now);
-    if (gf_load_relaxed(&look_ns))
-        gf_ring_look_at(now);
-}
-
-uint64_t gf_ring_memory_was_short_ns(void)
-{
-    return gf_load_relaxed(&short_ns);
-}
-
 /*
  * Returns the flags for the ring's events. If the program chose that its threads sleep while they
  * wait for the GPU, a thread that waits for an event of the ring must sleep, too.
@@ -289,8 +235,6 @@ void gf_ring_add_segment(struct gf_ring *ring, char *at, size_t bytes)
         }
     pthread_mutex_unlock(&ring->lock);
     const uint64_t now = gf_add_relaxed(&ring->bytes, bytes) + bytes;
-    gf_store_relaxed(&ring->trim_ns, gf_now_ns() + GF_TUNE_RING_IDLE_NS);
-    gf_ring_look_at(gf_load_relaxed(&ring->trim_ns));
     gf_copy_stats_ring_grown(bytes);
     notify_size(ring, "has grown", now);
 }

@@ -29,36 +29,6 @@ struct gf_ring_segment {
     uint64_t map[];     /* a bit for each unit in use */
 };
 
-/* Whether no unit is used, or only abandoned ones are. */
-bool gf_ring_segment_is_unused(const struct gf_ring_segment *segment);
-/*
- * Allocates all free units of an unused segment. After gf_ring_segment_unclaim they are free again.
- */
-void gf_ring_segment_claim(struct gf_ring_segment *segment);
-void gf_ring_segment_unclaim(struct gf_ring_segment *segment);
-
-/*
- * Decides when the rings are searched for unused segments. The functions may be called on any
- * thread. They take no lock and make no CUDA call.
- */
-
-/*
- * Whether the rings should be searched now. Costs one load before the first segment exists, and
- * later also a reading of the clock.
- */
-bool gf_ring_trim_is_due(void);
-
-/* Lets gf_ring_trim_is_due return true from the time `ns` on. */
-void gf_ring_look_next(uint64_t ns);
-
-/*
- * Called when memory is short. The next search of each ring removes segments that were unused for
- * GF_TUNE_RING_SHORT_NS, instead of GF_TUNE_RING_IDLE_NS.
- */
-void gf_ring_trim_soon(void);
-/* The time when gf_ring_trim_soon was last called; 0: never. */
-uint64_t gf_ring_memory_was_short_ns(void);
-
 /*
  * The staging ring: pinned memory of one context, through which copies are staged. It consists of
  * segments. A segment is one mapping and one registration, because a DMA across two

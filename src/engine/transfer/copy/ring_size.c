@@ -305,6 +305,32 @@ void gf_ring_want_more(struct gf_ring *ring)
         want_bytes(ring, gf_min(now / 2, end - now), end - now);
 }
 
+/* when to search for unused segments next; 0 before the first segment */
+static _Atomic uint64_t look_ns;
+static _Atomic uint64_t short_ns; /* the time when memory was last short; 0: never */
+
+bool gf_ring_trim_is_due(void)
+{
+    const uint64_t due = gf_load_relaxed(&look_ns);
+    return gf_unlikely(due) && gf_now_ns() > due;
+}
+
+/* Lets gf_ring_trim_is_due return true from this time on, or from an earlier one that was set. */
+static void look_at(uint64_t ns)
+{
+    uint64_t due = gf_load_relaxed(&look_ns);
+    while ((!due || due > ns) && !gf_cas_weak_relaxed(&look_ns, &due, ns))
+        continue;
+}
+
+void gf_ring_trim_soon(void)
+{
+    const uint64_t now = gf_now_ns();
+    gf_store_relaxed(&short_ns, now);
+    if (gf_load_relaxed(&look_ns))
+        look_at(now);
+}
+
 /* Registering. */
 
 /*
@@ -365,10 +391,13 @@ static void finish_growth(struct gf_ring *ring, size_t copy_bytes)
     char *const at = growth->at;
     const size_t bytes = growth->bytes;
     const bool registered = register_growth(ring, &fault);
-    if (registered)
+    if (registered) {
         gf_ring_add_segment(ring, at, bytes);
-    else
+        gf_store_relaxed(&ring->trim_ns, gf_now_ns() + GF_TUNE_RING_IDLE_NS);
+        look_at(gf_load_relaxed(&ring->trim_ns));
+    } else {
         munmap(at, bytes);
+    }
     end_growth(ring);
     if (!registered && fault.call)
         stop_growing(ring, &fault);
@@ -436,7 +465,13 @@ bool gf_ring_ready(struct gf_ring *ring, size_t bytes)
 /* Whether memory has become short since the ring was last searched for unused segments. */
 static bool is_short(const struct gf_ring *ring)
 {
-    return gf_ring_memory_was_short_ns() > gf_load_relaxed(&ring->looked_ns);
+    return gf_load_relaxed(&short_ns) > gf_load_relaxed(&ring->looked_ns);
+}
+
+/* Whether no unit is used, or only abandoned ones are. The lock is held. */
+static bool is_unused(const struct gf_ring_segment *segment)
+{
+    return !segment->claimed && segment->used == segment->abandoned;
 }
 
 /*
@@ -447,11 +482,12 @@ static struct gf_ring_segment *claim_stale(struct gf_ring *ring, unsigned i, uin
 {
     pthread_mutex_lock(&ring->lock);
     struct gf_ring_segment *segment = ring->segments[i];
-    if (segment &&
-        (!gf_ring_segment_is_unused(segment) || gf_now_ns() - segment->used_ns <= idle_ns))
+    if (segment && (!is_unused(segment) || gf_now_ns() - segment->used_ns <= idle_ns))
         segment = NULL;
-    if (segment)
-        gf_ring_segment_claim(segment);
+    if (segment) {
+        segment->claimed = true;
+        segment->used = segment->units;
+    }
     pthread_mutex_unlock(&ring->lock);
     return segment;
 }
@@ -462,10 +498,13 @@ static bool unregister_segment(struct gf_ring *ring, unsigned i)
     struct gf_ring_segment *segment = ring->segments[i];
     const bool gone = gf_setup.cuda->cuMemHostUnregister(segment->at) == CUDA_SUCCESS;
     pthread_mutex_lock(&ring->lock);
-    if (gone)
+    if (gone) {
         ring->segments[i] = NULL;
-    else
-        gf_ring_segment_unclaim(segment);
+    } else {
+        segment->claimed = false;
+        segment->used = segment->abandoned;
+        segment->used_ns = gf_now_ns();
+    }
     pthread_mutex_unlock(&ring->lock);
     return gone;
 }
@@ -476,7 +515,7 @@ static uint64_t next_trim_ns(struct gf_ring *ring)
     uint64_t last = gf_now_ns();
     pthread_mutex_lock(&ring->lock);
     for (unsigned i = 0; i < GF_RING_SEGMENTS; i++)
-        if (ring->segments[i] && gf_ring_segment_is_unused(ring->segments[i]))
+        if (ring->segments[i] && is_unused(ring->segments[i]))
             last = gf_min(last, ring->segments[i]->used_ns);
     pthread_mutex_unlock(&ring->lock);
     return last + GF_TUNE_RING_IDLE_NS;
@@ -537,7 +576,7 @@ void gf_ring_trim(struct gf_context *context)
     if (ring && gf_ring_bytes(ring))
         trim_ring(ring);
     gf_context_each(find_next_trim, &next);
-    gf_ring_look_next(gf_max(next, gf_now_ns() + GF_TUNE_RING_LOOK_NS));
+    gf_store_relaxed(&look_ns, gf_max(next, gf_now_ns() + GF_TUNE_RING_LOOK_NS));
 }
 
 void gf_ring_end(struct gf_context *context)

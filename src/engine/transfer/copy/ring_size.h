@@ -76,6 +76,18 @@ void gf_ring_growth_cancel(struct gf_ring *ring);
  */
 
 /*
+ * Whether the rings should be searched for unused segments now. Costs one load before the first
+ * segment exists, and later also a reading of the clock.
+ */
+bool gf_ring_trim_is_due(void);
+
+/*
+ * Called when memory is short. The next search of each ring removes segments that were unused for
+ * GF_TUNE_RING_SHORT_NS, instead of GF_TUNE_RING_IDLE_NS. Takes no lock, and makes no CUDA call.
+ */
+void gf_ring_trim_soon(void);
+
+/*
  * Removes segments that were unused for GF_TUNE_RING_IDLE_NS, or less if memory is short.
  * Unregistering waits for all work of the context, so this function is called only after the driver
  * itself has waited for that work. The context is current.
