@@ -18,34 +18,6 @@
 
 #include <limits.h>
 
-/*
- * The number of copies so far, by direction, kind of call and outcome. gf_bypass_none: the copy was
- * staged.
- */
-static _Atomic unsigned seen_reasons[gf_direction_count][2][gf_bypass_count + 1];
-
-/*
- * Counts a copy, and returns its number among the copies of the same direction, kind and outcome.
- * 0: no line is written for this copy.
- */
-static unsigned number_of(struct gf_copy_kind kind, enum gf_bypass outcome)
-{
-    if (!gf_log_wants_area(gf_log_area_copy))
-        return 0;
-    const unsigned number =
-        1 + gf_add_relaxed(&seen_reasons[kind.direction][kind.async][outcome], 1);
-    return number & (number - 1) ? 0 : number;
-}
-
-static const char *way_of(struct gf_copy_kind kind)
-{
-    static const char *const ways[gf_direction_count][2] = {
-        [gf_direction_h2d] = {"synchronous, to the GPU", "asynchronous, to the GPU"},
-        [gf_direction_d2h] = {"synchronous, from the GPU", "asynchronous, from the GPU"},
-    };
-    return ways[kind.direction][kind.async];
-}
-
 /* Writes "are staged from 8388608 bytes on", or "are not staged". */
 static void print_least(char *buf, size_t size, size_t least)
 {
@@ -59,7 +31,7 @@ static void print_least(char *buf, size_t size, size_t least)
  * Called when the number of copying threads of a GPU has become known, or has changed.
  * `least`: the smallest size that they stage, in bytes; SIZE_MAX: they stage no copy.
  */
-static void gf_copy_explain_threads(unsigned threads, const size_t least[gf_direction_count])
+static void explain_threads(unsigned threads, const size_t least[gf_direction_count])
 {
     char to[48], from[48];
 
@@ -70,23 +42,6 @@ static void gf_copy_explain_threads(unsigned threads, const size_t least[gf_dire
     gf_log_explain(gf_log_area_copy,
                    "a GPU has %u copying thread%s: copies to it %s, copies from it %s", threads,
                    threads == 1 ? "" : "s", to, from);
-}
-
-void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
-{
-    const unsigned number = number_of(kind, gf_bypass_none);
-    if (number)
-        gf_log_explain(gf_log_area_copy, "%s, %lu bytes: staged in %lu us (copy %u of this kind)",
-                       way_of(kind), bytes, ns / 1000, number);
-}
-
-void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes)
-{
-    const unsigned number = number_of(kind, reason);
-    if (number)
-        gf_log_explain(gf_log_area_copy,
-                       "%s, %lu bytes: not staged, reason %s: %s (copy %u of this kind)",
-                       way_of(kind), bytes, gf_bypass_name(reason), gf_bypass_text(reason), number);
 }
 
 enum { enough_threads, below_four_threads, thread_classes };
@@ -274,9 +229,9 @@ static void note_threads(struct gf_pool *pool, unsigned threads)
 {
     note_most_threads(threads);
     if (gf_pool_note_threads(pool, threads) && !state.off)
-        gf_copy_explain_threads(
-            threads, (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
-                                [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
+        explain_threads(threads,
+                        (size_t[]){[gf_direction_h2d] = least_alone(gf_direction_h2d, threads),
+                                   [gf_direction_d2h] = least_alone(gf_direction_d2h, threads)});
 }
 
 static bool is_small(const struct gf_admission *a)

@@ -7,15 +7,6 @@
 #include "engine/transfer/stats.h"
 
 /*
- * With GPUFEED_DEBUG=copy, writes one line for the 1st, 2nd, 4th, 8th, ... copy of each direction,
- * kind and outcome, so that a training loop does not flood standard error. All functions may be
- * called on any thread. They keep errno and take no lock.
- */
-
-void gf_copy_explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns);
-void gf_copy_explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes);
-
-/*
  * Decides whether a copy is staged or left to the driver. The decision is one table of checks in
  * admission.c.
  *

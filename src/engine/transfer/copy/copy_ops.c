@@ -5,7 +5,9 @@
  */
 #include "engine/transfer/copy/copy_ops.h"
 
+#include "base/atomic.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/staged_copy.h"
@@ -15,10 +17,60 @@
 #include "engine/transfer/stats.h"
 #include "engine/transfer/tuning.h"
 
+/*
+ * With GPUFEED_DEBUG=copy, a line is written for the 1st, 2nd, 4th, 8th, ... copy of each direction,
+ * kind and outcome, so that a training loop does not flood standard error.
+ */
+
+/*
+ * The number of copies so far, by direction, kind of call and outcome. gf_bypass_none: the copy was
+ * staged.
+ */
+static _Atomic unsigned seen_reasons[gf_direction_count][2][gf_bypass_count + 1];
+
+/*
+ * Counts a copy, and returns its number among the copies of the same direction, kind and outcome.
+ * 0: no line is written for this copy.
+ */
+static unsigned number_of(struct gf_copy_kind kind, enum gf_bypass outcome)
+{
+    if (!gf_log_wants_area(gf_log_area_copy))
+        return 0;
+    const unsigned number =
+        1 + gf_add_relaxed(&seen_reasons[kind.direction][kind.async][outcome], 1);
+    return number & (number - 1) ? 0 : number;
+}
+
+static const char *way_of(struct gf_copy_kind kind)
+{
+    static const char *const ways[gf_direction_count][2] = {
+        [gf_direction_h2d] = {"synchronous, to the GPU", "asynchronous, to the GPU"},
+        [gf_direction_d2h] = {"synchronous, from the GPU", "asynchronous, from the GPU"},
+    };
+    return ways[kind.direction][kind.async];
+}
+
+static void explain_staged(struct gf_copy_kind kind, uint64_t bytes, uint64_t ns)
+{
+    const unsigned number = number_of(kind, gf_bypass_none);
+    if (number)
+        gf_log_explain(gf_log_area_copy, "%s, %lu bytes: staged in %lu us (copy %u of this kind)",
+                       way_of(kind), bytes, ns / 1000, number);
+}
+
+static void explain_bypassed(struct gf_copy_kind kind, enum gf_bypass reason, uint64_t bytes)
+{
+    const unsigned number = number_of(kind, reason);
+    if (number)
+        gf_log_explain(gf_log_area_copy,
+                       "%s, %lu bytes: not staged, reason %s: %s (copy %u of this kind)",
+                       way_of(kind), bytes, gf_bypass_name(reason), gf_bypass_text(reason), number);
+}
+
 static void count_bypass(const struct gf_admission *admission, enum gf_bypass reason)
 {
     gf_copy_stats_bypassed(admission->kind, reason, admission->call->bytes);
-    gf_copy_explain_bypassed(admission->kind, reason, admission->call->bytes);
+    explain_bypassed(admission->kind, reason, admission->call->bytes);
 }
 
 /*
@@ -213,7 +265,7 @@ static void count_made(const struct gf_admission *admission, enum gf_bypass outc
 
     if (outcome == gf_bypass_none) {
         gf_copy_stats_staged(kind, bytes, ns);
-        gf_copy_explain_staged(kind, bytes, ns);
+        explain_staged(kind, bytes, ns);
     } else {
         count_bypass(admission, outcome);
         gf_copy_stats_driver_time(kind, outcome, bytes, ns);
@@ -256,9 +308,9 @@ bool gf_copy_ops_copy(const struct gf_copy_call *call, CUresult *ret_result,
     if (staged.result == CUDA_SUCCESS && staged.done < call->bytes)
         *ret_result = copy_rest(call, kind.direction, &staged);
     else if (staged.result == CUDA_SUCCESS && !met_driver && !staged.alone &&
-             gf_admission_is_automatic() && (staged.stream_was_idle || staged.is_queued))
-        gf_rate_staged(kind, !staged.stream_was_idle, call->bytes,
-                       gf_now_ns() - staged.stream_done_ns, under_way);
+             gf_admission_is_automatic())
+        gf_rate_staged(kind, staged.is_queued, call->bytes, gf_now_ns() - staged.stream_done_ns,
+                       under_way);
     gf_hold_end(&staged.hold);
     gf_hold_used_stream();
     count_made(&admission, staged.rest && !staged.done ? gf_bypass_shared : gf_bypass_none,
