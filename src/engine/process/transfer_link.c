@@ -6,6 +6,7 @@
 #include "engine/process/process_state.h"
 #include "engine/process/thread_binding.h"
 #include "engine/transfer/copy/transfer_ops.h"
+#include "engine/transfer/pool.h"
 #include "host/gpu.h"
 #include "host/locate.h"
 #include "host/tasks.h"
@@ -65,7 +66,7 @@ void gf_transfers_follow(void)
     gf_thread_binding_read_program(&program);
     if (gf_set_empty(&program))
         return;
-    gf_transfer_follow(&program);
+    gf_pools_follow(&program);
     if (gf_tasks_get_mask(0, &own) == 0 && !gf_set_meet(&own, &program))
         gf_tasks_set_mask(0, &program);
 }

@@ -218,14 +218,7 @@ static struct gf_context *find_free(void)
 static void fill_entry(struct gf_context *entry, const struct gf_context *made,
                        unsigned long long id)
 {
-    entry->handle = made->handle;
-    entry->device = made->device;
-    entry->primary = made->primary;
-    entry->shares_pages = made->shares_pages;
-    entry->faults_pages = made->faults_pages;
-    entry->node = made->node;
-    entry->cpus = made->cpus;
-    entry->pool = made->pool;
+    memcpy(entry, made, offsetof(struct gf_context, ring));
     if (first_node == GF_NODES_MAX)
         first_node = made->node;
     else if (made->node != first_node)

@@ -210,11 +210,6 @@ void gf_transfer_prepare(void)
     gf_imports_prepare();
 }
 
-void gf_transfer_follow(const struct gf_cpus *program)
-{
-    gf_pools_follow(program);
-}
-
 struct sums {
     struct gf_transfer_state *state;
     uint64_t devices; /* bits of the devices whose limit was added */

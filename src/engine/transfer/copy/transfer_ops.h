@@ -30,12 +30,6 @@ void gf_transfer_joined(bool allocated);
 void gf_transfer_prepare(void);
 
 /*
- * Keeps all helpers within the CPUs that the program may use now. Only one thread calls this
- * function.
- */
-void gf_transfer_follow(const struct gf_cpus *program);
-
-/*
  * Called when the host or the control group runs short of memory. The next call of the program that
  * waits for a context's work also releases the context's unused staging memory and its keepalive.
  * May be called on any thread; makes no CUDA call.
