@@ -13,23 +13,26 @@ static bool read_users(struct gf_range_policy *ret)
            gf_setup.user_policy(&ret->mode, &ret->nodes);
 }
 
+/* The policy that prefers this node. False, and no policy: the node is unknown, or the option is off. */
+static bool prefer_node(int node, struct gf_range_policy *ret)
+{
+    *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
+    if (gf_setup.options->mem == gf_mem_off || node < 0 || node >= GF_NODES_MAX)
+        return false;
+    ret->mode = GF_MPOL_PREFERRED;
+    gf_set_add(&ret->nodes, (unsigned)node);
+    return true;
+}
+
 void gf_range_policy_choose(int node, struct gf_range_policy *ret)
 {
     *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
-    if (read_users(ret)) {
-        /*
-         * Without nodes, the policy may be MPOL_LOCAL, which means the node of the thread that
-         * touches the page.
-         */
-        if (gf_set_empty(&ret->nodes))
-            ret->mode = GF_MPOL_DEFAULT;
-        return;
+    if (!read_users(ret)) {
+        prefer_node(node, ret);
+    } else if (gf_set_empty(&ret->nodes)) {
+        /* It may be MPOL_LOCAL, which means the node of the thread that touches the page. */
+        ret->mode = GF_MPOL_DEFAULT;
     }
-    *ret = (struct gf_range_policy){.mode = GF_MPOL_DEFAULT};
-    if (gf_setup.options->mem == gf_mem_off || node < 0 || node >= GF_NODES_MAX)
-        return;
-    ret->mode = GF_MPOL_PREFERRED;
-    gf_set_add(&ret->nodes, (unsigned)node);
 }
 
 bool gf_range_policy_is_users(void)
@@ -45,14 +48,9 @@ bool gf_call_policy_begin(int node, struct gf_range_policy *ret_before)
     if (!gf_permit(gf_permit_get_mempolicy) ||
         !gf_mempolicy_read(&ret_before->mode, &ret_before->nodes))
         return false;
-    if (gf_range_policy_is_users() || gf_setup.options->mem == gf_mem_off || node < 0 ||
-        node >= GF_NODES_MAX)
-        return false;
-    wanted = (struct gf_range_policy){.mode = GF_MPOL_PREFERRED};
-    gf_set_add(&wanted.nodes, (unsigned)node);
-    if (ret_before->mode == wanted.mode && gf_set_equal(&ret_before->nodes, &wanted.nodes))
-        return false;
-    return gf_mempolicy_set(wanted.mode, &wanted.nodes) == 0;
+    return !gf_range_policy_is_users() && prefer_node(node, &wanted) &&
+           (ret_before->mode != wanted.mode || !gf_set_equal(&ret_before->nodes, &wanted.nodes)) &&
+           gf_mempolicy_set(wanted.mode, &wanted.nodes) == 0;
 }
 
 void gf_call_policy_end(const struct gf_range_policy *before)
