@@ -9,20 +9,52 @@
 #include <stdlib.h>
 
 #define BUCKETS 256
-#define UNIT GF_PINNED_CHUNK_UNIT
+#define UNIT ((uintptr_t)256) /* the driver rounds the size of blocks up to this */
 #define UNITS (GF_PINNED_CHUNK_SIZE / UNIT)
 
-static struct gf_pinned_chunk *chunks[BUCKETS];
+/*
+ * A bitmap for each chunk marks the clean units: those that hold the bytes that the program would
+ * find without the library. The callers of these functions hold the lock, except for clean_span.
+ */
 
-static struct gf_pinned_chunk **chunk_bucket(uintptr_t base)
+/* One mapping of the driver that holds, or held, blocks of the program. */
+struct chunk {
+    struct chunk *next;
+    uintptr_t base;
+    uint64_t context;
+    /*
+     * without the library, flags of the block for which the driver would have created the mapping
+     */
+    unsigned flags;
+    unsigned live;  /* number of blocks of the program in the mapping */
+    uint64_t forks; /* gf_kept_mapping_forks() before children could inherit the mapping */
+    bool hidden;    /* children do not inherit it, because the program has no block in it */
+    bool showable;  /* the kernel can let children inherit it again */
+    /*
+     * Has a bit set for each clean unit. Without the library, the driver would have created a new
+     * mapping at some time. A unit is clean if it was zeroed or handed out since then. Other units
+     * hold bytes of earlier blocks.
+     */
+    uint64_t clean[UNITS / 64];
+};
+
+/* The units of a chunk that belong to one block alone: from `first` to before `end`. */
+struct span {
+    size_t first, end;
+    uint64_t dirty[UNITS / 64]; /* bits of the units of the span that were not clean */
+};
+
+static struct chunk *chunks[BUCKETS];
+
+static struct chunk **chunk_bucket(uintptr_t base)
 {
     return &chunks[(base >> 21) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
 }
 
-/* The chunk that begins at `base`; NULL if not found. */
-static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base)
+/* The chunk that begins at `base`; NULL if not found, or if `base` is 0. */
+static struct chunk *find_chunk(uintptr_t base)
 {
-    struct gf_pinned_chunk *chunk = *chunk_bucket(base);
+    struct chunk *chunk = base ? *chunk_bucket(base) : NULL;
     while (chunk && chunk->base != base)
         chunk = chunk->next;
     return chunk;
@@ -32,9 +64,9 @@ static struct gf_pinned_chunk *gf_pinned_chunk_find(uintptr_t base)
  * The same, but adds the chunk if it is not found. `clean`: the mapping of an added chunk is new,
  * so all its units are clean. NULL: out of memory, or base is 0.
  */
-static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t context, bool clean)
+static struct chunk *add_chunk(uintptr_t base, uint64_t context, bool clean)
 {
-    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    struct chunk *chunk = find_chunk(base);
     if (base && !chunk && (chunk = calloc(1, sizeof(*chunk)))) {
         chunk->base = base;
         chunk->context = context;
@@ -46,9 +78,9 @@ static struct gf_pinned_chunk *gf_pinned_chunk_add(uintptr_t base, uint64_t cont
     return chunk;
 }
 
-static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk)
+static void remove_chunk(struct chunk *chunk)
 {
-    struct gf_pinned_chunk **at = chunk_bucket(chunk->base);
+    struct chunk **at = chunk_bucket(chunk->base);
     while (*at != chunk)
         at = &(*at)->next;
     *at = chunk->next;
@@ -56,10 +88,10 @@ static void gf_pinned_chunk_remove(struct gf_pinned_chunk *chunk)
 }
 
 /* Removes the chunks of a context that has ended. */
-static void gf_pinned_chunk_forget(uint64_t context)
+static void forget_chunks(uint64_t context)
 {
     for (size_t i = 0; i < BUCKETS; i++)
-        for (struct gf_pinned_chunk **at = &chunks[i], *c; (c = *at);) {
+        for (struct chunk **at = &chunks[i], *c; (c = *at);) {
             if (c->context != context) {
                 at = &c->next;
                 continue;
@@ -72,10 +104,10 @@ static void gf_pinned_chunk_forget(uint64_t context)
 /*
  * Adds 1 to the chunk's count of blocks for a new block of the program. Marks the units that belong
  * to this block alone as clean, and returns in *ret which of them were not clean. The caller must
- * call gf_pinned_span_clean before the program gets the block.
+ * call clean_span before the program gets the block.
  */
-static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *p, size_t bytes,
-                                     unsigned flags, struct gf_pinned_span *ret)
+static void hand_out(struct chunk *chunk, const void *p, size_t bytes, unsigned flags,
+                     struct span *ret)
 {
     const size_t at = (uintptr_t)p - chunk->base;
     ret->first = (at + UNIT - 1) / UNIT;
@@ -91,18 +123,8 @@ static void gf_pinned_chunk_hand_out(struct gf_pinned_chunk *chunk, const void *
     }
 }
 
-/*
- * Subtracts 1 from the chunk's count of blocks, before the driver frees a block. When no block is
- * left, all units are marked as not clean.
- */
-static void gf_pinned_chunk_take_back(struct gf_pinned_chunk *chunk)
-{
-    if (--chunk->live == 0)
-        memset(chunk->clean, 0, sizeof(chunk->clean));
-}
-
 /* Returns the first dirty unit at or after i, or the first clean unit if `dirty` is false. */
-static size_t seek_unit(const struct gf_pinned_span *span, size_t i, bool dirty)
+static size_t seek_unit(const struct span *span, size_t i, bool dirty)
 {
     while (i < span->end) {
         const uint64_t word = span->dirty[i / 64] ^ (dirty ? 0 : UINT64_MAX);
@@ -118,8 +140,7 @@ static size_t seek_unit(const struct gf_pinned_span *span, size_t i, bool dirty)
  * Zeroes the dirty units of a block, before the program gets it. Always zeroes the block's bytes at
  * its two ends, in units that other blocks may share.
  */
-static void gf_pinned_span_clean(const struct gf_pinned_span *span, uintptr_t base, char *p,
-                                 size_t bytes)
+static void clean_span(const struct span *span, uintptr_t base, char *p, size_t bytes)
 {
     char *const inner = (char *)base + span->first * UNIT;
     char *const outer = (char *)base + span->end * UNIT;
@@ -204,10 +225,10 @@ static void remove_keepalive(struct keepalive *keepalive)
 }
 
 /* Removes a chunk that holds no block of the program and no keepalive. */
-static void remove_if_empty(struct gf_pinned_chunk *chunk)
+static void remove_if_empty(struct chunk *chunk)
 {
     if (chunk->live == 0 && !find_in_mapping(chunk->base))
-        gf_pinned_chunk_remove(chunk);
+        remove_chunk(chunk);
 }
 
 /* Queries to the driver. */
@@ -255,7 +276,7 @@ void gf_pinned_cache_set_complete(bool complete)
     gf_store_relaxed(&incomplete, !complete);
 }
 
-static bool inherit_chunk(const struct gf_pinned_chunk *chunk, bool on)
+static bool inherit_chunk(const struct chunk *chunk, bool on)
 {
     return gf_range_inherit((void *)chunk->base, GF_PINNED_CHUNK_SIZE, on);
 }
@@ -264,7 +285,7 @@ static bool inherit_chunk(const struct gf_pinned_chunk *chunk, bool on)
  * Hides a chunk without blocks from later children, as if it were unmapped. A chunk that the kernel
  * would not show again is not hidden. The lock is held.
  */
-static bool hide_chunk(struct gf_pinned_chunk *chunk)
+static bool hide_chunk(struct chunk *chunk)
 {
     chunk->showable = chunk->showable || inherit_chunk(chunk, true);
     chunk->hidden = chunk->hidden || (chunk->showable && inherit_chunk(chunk, false));
@@ -276,7 +297,7 @@ static bool hide_chunk(struct gf_pinned_chunk *chunk)
  * chunk that is new in the table may be hidden, if its keepalive was freed meanwhile. One that is
  * neither hidden nor new may have been inherited earlier. The lock is held.
  */
-static void show_chunk(struct gf_pinned_chunk *chunk, uint64_t forks)
+static void show_chunk(struct chunk *chunk, uint64_t forks)
 {
     if (chunk->hidden || !chunk->forks)
         chunk->forks = forks;
@@ -288,19 +309,19 @@ static void show_chunk(struct gf_pinned_chunk *chunk, uint64_t forks)
 static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p, size_t bytes,
                            unsigned flags, uint64_t forks)
 {
-    struct gf_pinned_span span;
+    struct span span;
     const uintptr_t base = base_of(cuda, p);
     pthread_mutex_lock(&cache_lock);
-    struct gf_pinned_chunk *chunk = context == GF_PINNED_CACHE_NO_CONTEXT
-                                        ? gf_pinned_chunk_find(base)
-                                        : gf_pinned_chunk_add(base, context, !was_trimmed);
+    struct chunk *chunk = context == GF_PINNED_CACHE_NO_CONTEXT
+                              ? find_chunk(base)
+                              : add_chunk(base, context, !was_trimmed);
     if (chunk && !chunk->live)
         show_chunk(chunk, forks);
     if (chunk)
-        gf_pinned_chunk_hand_out(chunk, p, bytes, flags, &span);
+        hand_out(chunk, p, bytes, flags, &span);
     pthread_mutex_unlock(&cache_lock);
     if (chunk)
-        gf_pinned_span_clean(&span, base, p, bytes);
+        clean_span(&span, base, p, bytes);
 }
 
 /*
@@ -321,7 +342,7 @@ static struct keepalive *claim_keepalive(uint64_t context, unsigned most)
 /* A chunk that a child may have inherited before it was hidden is freed with its first block. */
 static void add_keepalive_chunk(uintptr_t base, uint64_t context, uint64_t forks)
 {
-    struct gf_pinned_chunk *chunk = gf_pinned_chunk_add(base, context, !was_trimmed);
+    struct chunk *chunk = add_chunk(base, context, !was_trimmed);
     if (!chunk || chunk->live)
         return;
     chunk->forks = forks;
@@ -383,13 +404,14 @@ static enum owner take_back_block(uintptr_t base, const void *p, uint64_t *ret_i
 {
     enum owner owner = owner_foreign;
     pthread_mutex_lock(&cache_lock);
-    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    struct chunk *chunk = find_chunk(base);
     const struct keepalive *keepalive = base ? find_in_mapping(base) : NULL;
     if (keepalive && keepalive->at == p) {
         owner = owner_keepalive;
     } else if (chunk && chunk->live > 0) {
         owner = owner_program;
-        gf_pinned_chunk_take_back(chunk);
+        if (--chunk->live == 0)
+            memset(chunk->clean, 0, sizeof(chunk->clean));
         if (keepalive && !chunk->live && gf_kept_mapping_forked(chunk->forks))
             *ret_inherited = keepalive->context;
     }
@@ -402,7 +424,7 @@ static enum owner take_back_block(uintptr_t base, const void *p, uint64_t *ret_i
  * no thread of the program has a block in it. False: a child has inherited blocks, and still sees
  * the pages.
  */
-static bool make_reusable(struct gf_pinned_chunk *chunk)
+static bool make_reusable(struct chunk *chunk)
 {
     return !gf_load_relaxed(&incomplete) && hide_chunk(chunk) &&
            !gf_kept_mapping_forked(chunk->forks) &&
@@ -417,7 +439,7 @@ static bool make_reusable(struct gf_pinned_chunk *chunk)
 static uint64_t settle_free(uintptr_t base, bool freed, bool *ret_reusable)
 {
     pthread_mutex_lock(&cache_lock);
-    struct gf_pinned_chunk *chunk = gf_pinned_chunk_find(base);
+    struct chunk *chunk = find_chunk(base);
     const struct keepalive *keepalive = find_in_mapping(base);
     if (chunk && !freed)
         chunk->live++;
@@ -484,7 +506,7 @@ void gf_pinned_cache_flags(const struct gf_cuda *cuda, const void *p, unsigned *
         return;
     const uintptr_t base = base_of(cuda, p);
     pthread_mutex_lock(&cache_lock);
-    const struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    const struct chunk *chunk = find_chunk(base);
     if (chunk && chunk->live > 0)
         *flags = (*flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE) |
                  (chunk->flags & CU_MEMHOSTALLOC_PORTABLE);
@@ -502,8 +524,7 @@ static void *claim_trim(uint64_t context, uintptr_t *ret_base)
     void *at = NULL;
     pthread_mutex_lock(&cache_lock);
     struct keepalive *keepalive = find_of_context(context);
-    const struct gf_pinned_chunk *chunk =
-        keepalive && keepalive->base ? gf_pinned_chunk_find(keepalive->base) : NULL;
+    const struct chunk *chunk = keepalive ? find_chunk(keepalive->base) : NULL;
     if (keepalive && (!chunk || chunk->live == 0)) {
         at = keepalive->at;
         *ret_base = keepalive->base;
@@ -523,7 +544,7 @@ bool gf_pinned_cache_trim(const struct gf_cuda *cuda, uint64_t context)
     const bool freed = cuda->cuMemFreeHost(at) == CUDA_SUCCESS;
     pthread_mutex_lock(&cache_lock);
     struct keepalive *keepalive = find_of_context(context);
-    struct gf_pinned_chunk *chunk = base ? gf_pinned_chunk_find(base) : NULL;
+    struct chunk *chunk = find_chunk(base);
     if (keepalive && freed)
         remove_keepalive(keepalive);
     else if (keepalive)
@@ -540,7 +561,7 @@ void gf_pinned_cache_forget(uint64_t context)
     pthread_mutex_lock(&cache_lock);
     if ((keepalive = find_of_context(context)))
         remove_keepalive(keepalive);
-    gf_pinned_chunk_forget(context);
+    forget_chunks(context);
     pthread_mutex_unlock(&cache_lock);
 }
 
@@ -550,7 +571,7 @@ uint64_t gf_pinned_cache_kept(void)
     if (!gf_timed_lock(&cache_lock))
         return 0;
     for (const struct keepalive *k = keepalives; k; k = k->next) {
-        const struct gf_pinned_chunk *chunk = k->base ? gf_pinned_chunk_find(k->base) : NULL;
+        const struct chunk *chunk = find_chunk(k->base);
         bytes += chunk && chunk->live == 0 ? GF_PINNED_CHUNK_SIZE : 0;
     }
     pthread_mutex_unlock(&cache_lock);

@@ -4,42 +4,8 @@
 #include "abi/cuda.h"
 #include "base/base.h"
 
-/*
- * Chunks: the driver's mappings of 2 MiB from which it allocates small pinned blocks. A bitmap for
- * each chunk marks the clean units: those that hold the bytes that the program would find without
- * the library. The caller holds the lock of pinned_cache.c, except for gf_pinned_span_clean.
- */
-
+/* The size of a chunk: one of the driver's mappings from which it allocates small pinned blocks. */
 #define GF_PINNED_CHUNK_SIZE ((size_t)2 << 20)
-#define GF_PINNED_CHUNK_UNIT ((uintptr_t)256) /* the driver rounds the size of blocks up to this */
-#define GF_PINNED_CHUNK_WORDS (GF_PINNED_CHUNK_SIZE / GF_PINNED_CHUNK_UNIT / 64)
-
-/* One mapping of the driver that holds, or held, blocks of the program. */
-struct gf_pinned_chunk {
-    struct gf_pinned_chunk *next;
-    uintptr_t base;
-    uint64_t context;
-    /*
-     * without the library, flags of the block for which the driver would have created the mapping
-     */
-    unsigned flags;
-    unsigned live;  /* number of blocks of the program in the mapping */
-    uint64_t forks; /* gf_kept_mapping_forks() before children could inherit the mapping */
-    bool hidden;    /* children do not inherit it, because the program has no block in it */
-    bool showable;  /* the kernel can let children inherit it again */
-    /*
-     * Has a bit set for each clean unit. Without the library, the driver would have created a new
-     * mapping at some time. A unit is clean if it was zeroed or handed out since then. Other units
-     * hold bytes of earlier blocks.
-     */
-    uint64_t clean[GF_PINNED_CHUNK_WORDS];
-};
-
-/* The units of a chunk that belong to one block alone: from `first` to before `end`. */
-struct gf_pinned_span {
-    size_t first, end;
-    uint64_t dirty[GF_PINNED_CHUNK_WORDS]; /* bits of the units of the span that were not clean */
-};
 
 /*
  * Serves the program's allocations of small pinned blocks. The driver allocates them from mappings
