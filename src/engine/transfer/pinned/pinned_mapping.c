@@ -43,6 +43,24 @@ bool gf_touching_fits(size_t bytes, const struct gf_range_policy *policy)
     return headroom.bytes > reserve && bytes <= headroom.bytes - reserve;
 }
 
+/*
+ * Several threads populate the pages of a range, in steps between which they read the headroom again.
+ */
+struct touching {
+    struct gf_pieces job;
+    struct gf_pool *pool;
+    struct gf_units units;
+    char *at;
+    /*
+     * the policy of the library's fresh memory, which may be touched by stores; NULL: the program's
+     * memory
+     */
+    const struct gf_range_policy *policy;
+    bool reserved; /* reserved huge pages, which no headroom limits */
+    _Atomic uint64_t touched;
+    _Atomic int error;
+};
+
 static int touch_pages(char *at, size_t bytes, bool own)
 {
     while (madvise(at, bytes, MADV_POPULATE_WRITE) != 0) {
@@ -61,7 +79,7 @@ static int touch_pages(char *at, size_t bytes, bool own)
  * If the policy only prefers a node, pages go elsewhere once the node is full, so the limit of all
  * nodes counts.
  */
-static const struct gf_range_policy *binding_policy(const struct gf_touching *t)
+static const struct gf_range_policy *binding_policy(const struct touching *t)
 {
     return t->policy && gf_mempolicy_binds(t->policy->mode) ? t->policy : NULL;
 }
@@ -70,7 +88,7 @@ static const struct gf_range_policy *binding_policy(const struct gf_touching *t)
  * Other processes may take memory while pages are touched, so the headroom is read again after each
  * step.
  */
-static bool may_touch(struct gf_touching *t, size_t bytes)
+static bool may_touch(struct touching *t, size_t bytes)
 {
     const uint64_t before = gf_add_relaxed(&t->touched, bytes);
     return t->reserved || before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
@@ -79,7 +97,7 @@ static bool may_touch(struct gf_touching *t, size_t bytes)
 
 static bool touch_unit(struct gf_pieces *job, uint64_t i)
 {
-    struct gf_touching *t = (struct gf_touching *)job;
+    struct touching *t = (struct touching *)job;
     size_t start, bytes = gf_units_get(&t->units, i, &start);
 
     for (size_t step; bytes; start += step, bytes -= step) {
@@ -98,7 +116,7 @@ static bool touch_unit(struct gf_pieces *job, uint64_t i)
 }
 
 /* Touches all pages. Returns 0 or -errno. */
-static int gf_touching_run(struct gf_touching *t)
+static int touch_all(struct touching *t)
 {
     const uint64_t units = gf_units_count(&t->units);
 
@@ -126,11 +144,11 @@ int gf_pinned_mapping_populate(struct gf_pool *pool, void *at, size_t bytes, boo
 {
     const uintptr_t start = (uintptr_t)at & ~(gf_page_size() - 1);
     const uintptr_t end = gf_round_up((uintptr_t)at + bytes, gf_page_size());
-    struct gf_touching t = {.pool = pool,
-                            .units = {end - start, end - start, GF_HUGE_PAGE * 4},
-                            .at = (char *)start,
-                            .reserved = reserved};
-    return gf_touching_run(&t);
+    struct touching t = {.pool = pool,
+                         .units = {end - start, end - start, GF_HUGE_PAGE * 4},
+                         .at = (char *)start,
+                         .reserved = reserved};
+    return touch_all(&t);
 }
 
 /* Mapping. */
@@ -177,9 +195,9 @@ static bool make_reserved(struct gf_pinned_mapping *mapping, const struct gf_ran
     mapping->part = mapping->mapped;
     mapping->parts = 1;
     gf_add_relaxed(&live_parts, 1);
-    struct gf_touching t = {
+    struct touching t = {
         .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .reserved = true};
-    const int error = gf_touching_run(&t);
+    const int error = touch_all(&t);
     if (gf_huge_pool_accept(mapping->at, mapping->bytes, policy, -error))
         return true;
     gf_pinned_mapping_unmap(mapping);
@@ -201,9 +219,9 @@ static int make_ordinary(struct gf_pinned_mapping *mapping, const struct gf_rang
     if (!error) {
         madvise(mapping->at, mapping->mapped, MADV_HUGEPAGE);
         gf_range_policy_apply(policy, mapping->at, mapping->mapped);
-        struct gf_touching t = {
+        struct touching t = {
             .pool = mapping->pool, .units = units_of(mapping), .at = mapping->at, .policy = policy};
-        error = gf_touching_run(&t);
+        error = touch_all(&t);
         *ret_call = error == -ENOMEM || error == -ECHILD ? NULL : "madvise(MADV_POPULATE_WRITE)";
     }
     if (error)

@@ -23,29 +23,7 @@ uint64_t gf_units_count(const struct gf_units *units);
 /* The size of unit i, which may be 0. The unit begins at *ret_start. */
 size_t gf_units_get(const struct gf_units *units, uint64_t i, size_t *ret_start);
 
-/*
- * Touching: several threads populate the pages of a range, in steps between which they read the
- * headroom again. Any thread; waits for helpers only.
- */
-
 struct gf_pool;
-
-struct gf_touching {
-    struct gf_pieces job;
-    /* The caller sets these. */
-    struct gf_pool *pool;
-    struct gf_units units;
-    char *at;
-    /*
-     * the policy of the library's fresh memory, which may be touched by stores; NULL: the program's
-     * memory
-     */
-    const struct gf_range_policy *policy;
-    bool reserved; /* reserved huge pages, which no headroom limits */
-
-    _Atomic uint64_t touched;
-    _Atomic int error;
-};
 
 /*
  * Whether `bytes` bytes can be touched without coming near a limit of the control groups, of the
