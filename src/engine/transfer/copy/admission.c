@@ -44,14 +44,9 @@ static void explain_threads(unsigned threads, const size_t least[gf_direction_co
                    threads == 1 ? "" : "s", to, from);
 }
 
-enum { enough_threads, below_four_threads, thread_classes };
-_Static_assert(GF_TUNE_FEW_THREADS == 4, "below_four_threads");
-
 static struct {
     const char *off;
     bool is_automatic;
-    /* The smallest copy for which staging pays, in bytes; SIZE_MAX: staging never pays. */
-    size_t least[gf_direction_count][thread_classes];
     /* The largest number of threads of any pool seen so far; 0 before the first pool. */
     _Atomic unsigned most_threads;
     /* gf_transfer_ops.copy_sharers points here. UINT_MAX: all known pools have too few threads. */
@@ -123,17 +118,9 @@ static void explain_start(void)
 
 void gf_admission_start(struct gf_transfer_ops *ret)
 {
-    static const size_t automatic[gf_direction_count][thread_classes] = {
-        [gf_direction_h2d] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_H2D},
-        [gf_direction_d2h] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_D2H}};
-
     state.off = why_off();
     gf_store_relaxed(&state.sharers, GF_TUNE_SHARERS);
     state.is_automatic = gf_setup.options->stage_min == GF_SIZE_AUTO;
-    for (unsigned direction = 0; direction < gf_direction_count; direction++)
-        for (unsigned threads = 0; threads < thread_classes; threads++)
-            state.least[direction][threads] =
-                state.is_automatic ? automatic[direction][threads] : gf_setup.options->stage_min;
     ret->copy_least = offer_least();
     ret->copy_least_shared =
         state.is_automatic && ret->copy_least != SIZE_MAX ? GF_TUNE_MIN_SHARED : ret->copy_least;
@@ -159,17 +146,28 @@ static enum gf_bypass bypass_if(bool condition, enum gf_bypass reason)
 }
 
 /*
+ * Returns the smallest copy in bytes for which staging pays in pools with enough threads, or with
+ * `few`. SIZE_MAX: staging never pays.
+ */
+static size_t least_with(enum gf_direction direction, bool few)
+{
+    static const size_t automatic[gf_direction_count][2] = {
+        [gf_direction_h2d] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_H2D},
+        [gf_direction_d2h] = {GF_TUNE_MIN_SHARED, GF_TUNE_MIN_FEW_D2H}};
+
+    return state.is_automatic ? automatic[direction][few] : gf_setup.options->stage_min;
+}
+
+/*
  * Returns the smallest copy that a pool of `threads` threads stages. SIZE_MAX: such a pool stages
  * no copy. One thread is never faster than the driver, so it stages only if GPUFEED_STAGE_THREADS
  * is 1.
  */
 static size_t least_for(enum gf_direction direction, unsigned threads)
 {
-    const bool few = threads < GF_TUNE_FEW_THREADS;
-
     return threads == 1 && gf_setup.options->stage_threads != 1
                ? SIZE_MAX
-               : state.least[direction][few ? below_four_threads : enough_threads];
+               : least_with(direction, threads < GF_TUNE_FEW_THREADS);
 }
 
 /* The same for a copy during which no other thread copies. */
@@ -273,8 +271,7 @@ static enum gf_bypass check_host_memory(struct gf_admission *a)
         return reason;
     if (!a->is_directed)
         a->known_reason = check_most_threads(a);
-    return bypass_if(a->call->bytes < state.least[a->kind.direction][enough_threads],
-                     gf_bypass_small);
+    return bypass_if(a->call->bytes < least_with(a->kind.direction, false), gf_bypass_small);
 }
 
 static enum gf_bypass check_known_pools(struct gf_admission *a)
