@@ -139,8 +139,7 @@ static bool is_closed(uintptr_t slot)
 /* Where the function of a slot is. */
 enum holder {
     in_library, /* the library that a slot of this kind leads to */
-    in_object,  /* the object itself: the loader has not resolved the slot yet */
-    in_nothing, /* the loader has not relocated the object yet */
+    in_nothing, /* the loader has not relocated the object, or not resolved the slot yet */
     elsewhere,
 };
 
@@ -205,10 +204,9 @@ static enum holder holder_of(const struct import *import, gf_import *function, u
     static const char *const runtimes[] = {"libgomp", "libiomp", "libomp"};
     struct gf_symbol symbol;
 
-    if (!gf_symbol_holder((const void *)(uintptr_t)function, &symbol))
+    /* before the loader resolves it, the slot leads to the object itself */
+    if (!gf_symbol_holder((const void *)(uintptr_t)function, &symbol) || symbol.base == object)
         return in_nothing;
-    if (symbol.base == object)
-        return in_object;
     if (!import->original)
         return symbol.base == gf_libc_base() ? in_library : elsewhere;
     const char *file = gf_path_file_name(symbol.object);
@@ -257,7 +255,7 @@ static enum gf_import_state gf_import_slot_replace(const struct dl_phdr_info *in
         return gf_import_kept;
     gf_import *const function = gf_load_relaxed((_Atomic(gf_import *) *)at);
     const enum holder holder = holder_of(import, function, info->dlpi_addr);
-    if (holder == in_object || holder == in_nothing)
+    if (holder == in_nothing)
         return gf_import_unresolved;
     /* gold and lld make a second slot for a function whose address is taken */
     return holder == in_library &&
