@@ -190,9 +190,8 @@ static void the_line(void **state)
     assert_string_equal(
         line, "copied from the GPU: 10 MiB staged; staging ring of 16 MiB, too small for 2 copies");
     r.state.ring_most = 0;
-    r.pinned =
-        (struct gf_pinned_stats){.large_calls = 1, .large_bytes = 64 * MIB, .large_ns = 12345678};
-    memset(c, 0, sizeof(*c));
+    *c = (struct gf_copy_stats){
+        .pinned = {.large_calls = 1, .large_bytes = 64 * MIB, .large_ns = 12345678}};
     gf_summary_transfers(&r, no_hook, GF_TEST_INTO(line));
     assert_string_equal(line, "64 MiB of pinned memory served in 0.012 s");
 }
@@ -238,16 +237,16 @@ static void pinned_memory(void **state)
 {
     (void)state;
     static struct gf_report_transfers r = {.known = true};
-    r.pinned = (struct gf_pinned_stats){.large_calls = 1,
-                                        .large_bytes = 2,
-                                        .large_ns = 3000000,
-                                        .small_calls = 4,
-                                        .small_bytes = 5,
-                                        .placed_calls = 6,
-                                        .placed_bytes = 7,
-                                        .trims = 9};
-    r.pinned.driver_calls[gf_pinned_memory] = 10;
-    r.pinned.driver_bytes[gf_pinned_memory] = 11;
+    r.copies.pinned = (struct gf_pinned_stats){.large_calls = 1,
+                                               .large_bytes = 2,
+                                               .large_ns = 3000000,
+                                               .small_calls = 4,
+                                               .small_bytes = 5,
+                                               .placed_calls = 6,
+                                               .placed_bytes = 7,
+                                               .trims = 9};
+    r.copies.pinned.driver_calls[gf_pinned_memory] = 10;
+    r.copies.pinned.driver_bytes[gf_pinned_memory] = 11;
     r.state.pinned_kept = 8;
     r.state.pinned_held[1] = 12, r.state.pinned_held[GF_NODE_BYTES_UNKNOWN] = 13;
     HAS(written(&r),

@@ -145,7 +145,6 @@ void gf_transfers_read(struct gf_report_transfers *ret)
     ret->min_bytes = ops->copy_least;
     gf_copy_stats_read(&ret->copies);
     gf_transfer_state(&ret->state);
-    gf_pinned_stats_read(&ret->pinned);
 }
 
 static void add_calls(struct gf_textbuf *text, const char *what, uint64_t calls, uint64_t bytes)
@@ -171,19 +170,17 @@ static void print_direction(const char *what, const struct gf_copy_stats *stats,
     gf_debug("%s%s", what, *buf ? buf : ": none");
 }
 
-static void print_pinned(const struct gf_transfer_state *state)
+static void print_pinned(const struct gf_pinned_stats *stats, const struct gf_transfer_state *state)
 {
     char buf[768] = "";
     struct gf_textbuf text = {buf, sizeof(buf), 0};
-    struct gf_pinned_stats stats;
 
-    gf_pinned_stats_read(&stats);
-    add_calls(&text, "large", stats.large_calls, stats.large_bytes);
-    add_calls(&text, "small", stats.small_calls, stats.small_bytes);
+    add_calls(&text, "large", stats->large_calls, stats->large_bytes);
+    add_calls(&text, "small", stats->small_calls, stats->small_bytes);
     for (unsigned why = 0; why < GF_PINNED_REASONS; why++)
-        add_calls(&text, gf_pinned_reason_name(why), stats.driver_calls[why],
-                  stats.driver_bytes[why]);
-    add_calls(&text, "prefaulted before registration", stats.placed_calls, stats.placed_bytes);
+        add_calls(&text, gf_pinned_reason_name(why), stats->driver_calls[why],
+                  stats->driver_bytes[why]);
+    add_calls(&text, "prefaulted before registration", stats->placed_calls, stats->placed_bytes);
     if (!*buf)
         return;
     for (unsigned node = 0; node < GF_NODE_BYTES_UNKNOWN; node++)
@@ -193,7 +190,7 @@ static void print_pinned(const struct gf_transfer_state *state)
         gf_say(&text, "; %lu bytes on several or unknown nodes",
                state->pinned_held[GF_NODE_BYTES_UNKNOWN]);
     gf_debug("pinned memory: %s; %lu bytes kept for reuse, released %lu times", buf + strlen("; "),
-             state->pinned_kept, stats.trims);
+             state->pinned_kept, stats->trims);
 }
 
 void gf_transfers_print(void)
@@ -205,7 +202,7 @@ void gf_transfers_print(void)
         return;
     gf_copy_stats_read(&stats);
     gf_transfer_state(&state);
-    print_pinned(&state);
+    print_pinned(&stats.pinned, &state);
     print_direction("copies to the GPU", &stats, gf_direction_h2d);
     print_direction("copies from the GPU", &stats, gf_direction_d2h);
     gf_debug("copies: staging ring of %lu bytes (limit %lu), %u helpers; %lu copies waited for "

@@ -191,7 +191,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_import(json, "parallel_memcpy", &transfers->copies.imports[gf_import_memcpy]);
     put_import(json, "parallel_read", &transfers->copies.imports[gf_import_read]);
     put_pin(json, &transfers->copies.imports[gf_import_pin]);
-    put_pinned(json, &transfers->pinned, &transfers->state);
+    put_pinned(json, &transfers->copies.pinned, &transfers->state);
 }
 
 static void put_waits(struct gf_json *json, const struct gf_copy_wait_sum *sum, uint64_t whole)

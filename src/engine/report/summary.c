@@ -401,7 +401,7 @@ void gf_summary_transfers(const struct gf_report_transfers *transfers,
     say_direction(out, transfers, gf_direction_d2h, "copied from the GPU:", &separator);
     say_small(out, transfers, each_hook, *separator ? separator : "copies: ");
     say_ring(out, transfers);
-    say_pinned(out, &transfers->pinned);
+    say_pinned(out, &transfers->copies.pinned);
     say_saving(out, &transfers->copies);
 }
 

@@ -13,7 +13,6 @@ struct gf_report_transfers {
     uint64_t min_bytes; /* copies of this size or larger are examined; SIZE_MAX: none */
     struct gf_copy_stats copies;
     struct gf_transfer_state state;
-    struct gf_pinned_stats pinned;
 };
 
 /*

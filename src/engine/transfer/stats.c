@@ -139,10 +139,11 @@ enum gf_copy_group gf_copy_group(enum gf_bypass reason)
 
 const char *gf_copy_group_name(enum gf_copy_group group)
 {
-    static const char *const names[] = {
-#define GF_COPY_GROUP_NAME(token) #token,
-        GF_COPY_GROUPS(GF_COPY_GROUP_NAME)
-#undef GF_COPY_GROUP_NAME
+    static const char *const names[gf_copy_group_count] = {
+        [gf_copy_group_staged] = "staged",
+        [gf_copy_group_pinned] = "pinned",
+        [gf_copy_group_driver] = "driver",
+        [gf_copy_group_other] = "other",
     };
     return names[group];
 }
@@ -228,8 +229,6 @@ size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max)
     return count;
 }
 
-_Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
-
 const char *gf_pinned_reason_name(enum gf_pinned_reason reason)
 {
     static const char *const names[GF_PINNED_REASONS] = {
@@ -238,11 +237,4 @@ const char *gf_pinned_reason_name(enum gf_pinned_reason reason)
         [gf_pinned_devices] = "several GPUs", [gf_pinned_failed] = "off after a failure",
     };
     return names[reason];
-}
-
-void gf_pinned_stats_read(struct gf_pinned_stats *ret)
-{
-    uint64_t *fields = (uint64_t *)ret;
-    for (size_t i = 0; i < GF_PINNED_COUNTERS; i++)
-        fields[i] = gf_load_relaxed(&gf_pinned_counters[i]);
 }

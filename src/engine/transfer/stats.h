@@ -20,8 +20,8 @@ static inline void gf_node_bytes_add(uint64_t bytes_on[GF_NODE_BYTES_COUNT], int
 
 /*
  * Counters for the report. They count the copies that were large enough to be offered to the
- * engine, read-ahead, shared calls and holds. Each thread uses one of a few shards of the counters,
- * so that threads that copy at the same time seldom share a cache line.
+ * engine, read-ahead, shared calls, holds, and requests for pinned memory. Each thread uses one of a
+ * few shards of the counters, so that threads that copy at the same time seldom share a cache line.
  *
  * All functions may be called on any thread. They take no lock and make no CUDA call.
  */
@@ -55,6 +55,33 @@ struct gf_copy_counts {
      * caller's thread, including waits.
      */
     uint64_t timed_bytes, timed_ns;
+};
+
+/* Why an allocation was left to the driver. */
+enum gf_pinned_reason {
+    /* the flags or the size are such that the library never serves the allocation */
+    gf_pinned_odd,
+    gf_pinned_context, /* no context is current, or it cannot be identified */
+    gf_pinned_memory,  /* too little headroom, or the kernel refused memory */
+    gf_pinned_slow,    /* too few threads to be faster than the driver */
+    gf_pinned_devices, /* several devices, with which registered memory was never tested */
+    /* the library serves no allocations since a failure, or a registration failed */
+    gf_pinned_failed,
+    GF_PINNED_REASONS,
+};
+
+/* The name of a reason in the report's "reasons". */
+const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
+
+struct gf_pinned_stats {
+    uint64_t large_calls, large_bytes; /* allocations in memory that the library mapped */
+    uint64_t large_ns;                 /* total duration of the calls counted in large_calls */
+    /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
+    uint64_t small_calls, small_bytes;
+    uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
+    /* Registrations by the program for which the library prefaulted the memory. */
+    uint64_t placed_calls, placed_bytes;
+    uint64_t trims; /* how often a keepalive was freed */
 };
 
 /* Read-ahead for copies from mapped files. */
@@ -99,6 +126,7 @@ struct gf_copy_stats {
     struct gf_readahead_count readahead;
     struct gf_import_count imports[GF_IMPORT_KINDS];
     struct gf_hold_count holds;
+    struct gf_pinned_stats pinned;
 };
 
 /* The counters of the calling thread, in the order of the fields of struct gf_copy_stats. */
@@ -163,18 +191,13 @@ const char *gf_bypass_text(enum gf_bypass reason);
  * All functions may be called on any thread. They take no lock and make no CUDA call.
  */
 
-/* X(token): the groups of copies that the report and the log distinguish. */
-#define GF_COPY_GROUPS(X)                                                                          \
-    X(staged)                                                                                      \
-    X(pinned)                                                                                      \
-    X(driver)                                                                                      \
-    X(other)
-
+/* The groups of copies that the report and the log distinguish. */
 enum gf_copy_group {
-#define GF_COPY_GROUP_ENUMERATOR(token) gf_copy_group_##token,
-    GF_COPY_GROUPS(GF_COPY_GROUP_ENUMERATOR)
-#undef GF_COPY_GROUP_ENUMERATOR
-        gf_copy_group_count,
+    gf_copy_group_staged,
+    gf_copy_group_pinned,
+    gf_copy_group_driver,
+    gf_copy_group_other,
+    gf_copy_group_count,
 };
 
 /* Returns the group of copies with this reason. gf_bypass_none: the group of staged copies. */
@@ -203,53 +226,3 @@ void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, u
  * thread at a time calls this function.
  */
 size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max);
-
-/*
- * Counters of the program's requests for pinned memory, for the report. All functions may be called
- * on any thread. They take no lock and make no CUDA call.
- */
-
-/* Why an allocation was left to the driver. */
-enum gf_pinned_reason {
-    /* the flags or the size are such that the library never serves the allocation */
-    gf_pinned_odd,
-    gf_pinned_context, /* no context is current, or it cannot be identified */
-    gf_pinned_memory,  /* too little headroom, or the kernel refused memory */
-    gf_pinned_slow,    /* too few threads to be faster than the driver */
-    gf_pinned_devices, /* several devices, with which registered memory was never tested */
-    /* the library serves no allocations since a failure, or a registration failed */
-    gf_pinned_failed,
-    GF_PINNED_REASONS,
-};
-
-/* The name of a reason in the report's "reasons". */
-const char *gf_pinned_reason_name(enum gf_pinned_reason reason);
-
-struct gf_pinned_stats {
-    uint64_t large_calls, large_bytes; /* allocations in memory that the library mapped */
-    uint64_t large_ns;                 /* total duration of the calls counted in large_calls */
-    /* Allocations that the driver served from mappings of 2 MiB, which keepalives may keep. */
-    uint64_t small_calls, small_bytes;
-    uint64_t driver_calls[GF_PINNED_REASONS], driver_bytes[GF_PINNED_REASONS];
-    /* Registrations by the program for which the library prefaulted the memory. */
-    uint64_t placed_calls, placed_bytes;
-    uint64_t trims; /* how often a keepalive was freed */
-};
-
-/*
- * The counters of struct gf_pinned_stats, in the order of its fields. All counters have the same
- * width.
- */
-#define GF_PINNED_COUNTERS (sizeof(struct gf_pinned_stats) / sizeof(uint64_t))
-extern _Atomic uint64_t gf_pinned_counters[GF_PINNED_COUNTERS];
-
-/* Adds n to a field of struct gf_pinned_stats. */
-#define gf_pinned_stats_add(field, n)                                                              \
-    gf_add_relaxed(                                                                                \
-        &gf_pinned_counters[offsetof(struct gf_pinned_stats, field) / sizeof(uint64_t)], (n))
-
-/*
- * Reads the counters so far. Each counter is read atomically, but the counters may belong to
- * slightly different times.
- */
-void gf_pinned_stats_read(struct gf_pinned_stats *ret);

@@ -28,7 +28,7 @@ static _Atomic uint64_t kept_until; /* time at which the headroom is to be read 
 /* Number of mappings that may be kept, by the last reading of the headroom. */
 static _Atomic unsigned kept_most;
 
-#define COUNT(field, n) gf_pinned_stats_add(field, n)
+#define COUNT(field, n) gf_copy_stats_add(pinned.field, n)
 
 /* The bytes that mappings of buffers may have, besides those that are kept for small blocks. */
 static uint64_t gf_kept_limit_room(void)
