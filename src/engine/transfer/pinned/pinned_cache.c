@@ -311,6 +311,8 @@ static void hand_out_block(const struct gf_cuda *cuda, uint64_t context, char *p
 {
     struct span span;
     const uintptr_t base = base_of(cuda, p);
+    if (!base)
+        return;
     pthread_mutex_lock(&cache_lock);
     struct chunk *chunk = context == GF_PINNED_CACHE_NO_CONTEXT
                               ? find_chunk(base)
