@@ -47,21 +47,23 @@ static const struct gf_verb *verb_by_name(const char *name)
 {
     struct gf_nearest_word nearest;
 
+    gf_cli_verb = "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
     gf_nearest_word_begin(&nearest, name);
     for (size_t i = 0; i < GF_ARRAY_LEN(verbs); i++) {
-        if (strcmp(verbs[i].name, name) == 0)
+        if (strcmp(verbs[i].name, name) == 0) {
+            gf_cli_verb = verbs[i].name;
             return &verbs[i];
+        }
         gf_nearest_word_try(&nearest, verbs[i].name, verbs[i].name);
     }
     if (nearest.found)
-        gf_cli_error("", "%s is not a verb (did you mean %s?)", name, nearest.found);
+        gf_cli_error("%s is not a verb (did you mean %s?)", name, nearest.found);
     else
-        gf_cli_error("",
-                     "%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` "
+        gf_cli_error("%s is not a verb; `gpufeed help` lists them, and `gpufeed run -- COMMAND` "
                      "runs a program",
                      name);
     return NULL;
@@ -76,7 +78,7 @@ static int cmd_help(int argc, char **argv)
         return GF_EXIT_OK;
     }
     if (argc > 2)
-        return gf_flags_excess("help", argv[2]);
+        return gf_flags_excess(argv[2]);
     const struct gf_verb *verb = verb_by_name(argv[1]);
     char *of_verb[] = {argv[1], help, NULL};
     return verb ? verb->run(2, of_verb) : GF_EXIT_USAGE;
@@ -85,7 +87,7 @@ static int cmd_help(int argc, char **argv)
 static int cmd_version(int argc, char **argv)
 {
     if (argc > 1 && argv[1][0] != '-')
-        return gf_flags_excess("version", argv[1]);
+        return gf_flags_excess(argv[1]);
     if (argc > 1) {
         puts("Usage: gpufeed --version");
         return GF_EXIT_OK;
@@ -120,10 +122,11 @@ int main(int argc, char **argv)
         return GF_EXIT_USAGE;
     gf_permit_find(GF_PERMIT_ALL);
     const int code = verb->run(argc - 1, argv + 1);
+    gf_cli_verb = "";
     /* Scripts learn only from the exit code that the disk is full or the pipe is closed. */
     const int error = flush_output();
     if (!error)
         return code;
-    return gf_cli_fail(code ? code : GF_EXIT_FAILED, "", "cannot write to standard output: %s",
+    return gf_cli_fail(code ? code : GF_EXIT_FAILED, "cannot write to standard output: %s",
                        strerror(error));
 }

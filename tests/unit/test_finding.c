@@ -34,7 +34,7 @@ static void full_list(void **state)
     close(ends[0]);
 
     gf_evidence(&findings, "the caller may add to it");
-    assert_non_null(strstr(text, "gpufeed doctor: dropped a finding"));
+    assert_non_null(strstr(text, "gpufeed: dropped a finding"));
     assert_non_null(strstr(text, "one too many\n"));
     assert_ptr_equal(strchr(text, '\n'), strrchr(text, '\n'));
     assert_int_equal(findings.count, GF_ARRAY_LEN(findings.list));

@@ -8,7 +8,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-int gf_cli_fail(int code, const char *verb, const char *format, ...)
+const char *gf_cli_verb = "";
+
+int gf_cli_fail(int code, const char *format, ...)
 {
     char text[2048];
     va_list args;
@@ -17,19 +19,20 @@ int gf_cli_fail(int code, const char *verb, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     gf_plain_text(text);
-    fprintf(stderr, "gpufeed%s%s: %s\n", *verb ? " " : "", verb, text);
+    fprintf(stderr, "gpufeed%s%s: %s\n", *gf_cli_verb ? " " : "", gf_cli_verb, text);
     return code;
 }
 
-void gf_cli_report(void *verb, const char *line)
+void gf_cli_report(void *unused, const char *line)
 {
-    gf_cli_error(verb, "%s", line);
+    (void)unused;
+    gf_cli_error("%s", line);
 }
 
 void *gf_cli_memory(void *memory)
 {
     if (!memory) {
-        gf_cli_error("", "not enough memory");
+        fputs("gpufeed: not enough memory\n", stderr);
         exit(GF_EXIT_FAILED);
     }
     return memory;
@@ -57,7 +60,7 @@ const char *gf_cli_machine_reason(const char *root, int error)
                             : strerror(-error));
 }
 
-static int unknown_flag(const char *verb, const char *word, const struct option *flags)
+static int unknown_flag(const char *word, const struct option *flags)
 {
     char name[64];
     struct gf_nearest_word nearest;
@@ -70,10 +73,10 @@ static int unknown_flag(const char *verb, const char *word, const struct option 
     for (; is_long && flags->name; flags++)
         gf_nearest_word_try(&nearest, flags->name, flags->name);
     if (nearest.found)
-        return gf_cli_fail(GF_FLAG_INVALID, verb, "--%s is not a flag (did you mean --%s?)", name,
+        return gf_cli_fail(GF_FLAG_INVALID, "--%s is not a flag (did you mean --%s?)", name,
                            nearest.found);
-    return gf_cli_fail(GF_FLAG_INVALID, verb, "%s%s is not a flag; `gpufeed %s --help` lists them",
-                       is_long ? "--" : word, name, verb);
+    return gf_cli_fail(GF_FLAG_INVALID, "%s%s is not a flag; `gpufeed %s --help` lists them",
+                       is_long ? "--" : word, name, gf_cli_verb);
 }
 
 static const struct option *find_flag(const struct option *flags, const char *word)
@@ -90,7 +93,6 @@ int gf_flags_next(struct gf_flags *reader)
 {
     char accepted[16];
     const char *shorts = reader->shorts ? reader->shorts : "";
-    const char *verb = reader->argv[0];
     const int at = reader->at ? reader->at : 1;
     const char *word = at < reader->argc ? reader->argv[at] : "";
 
@@ -116,9 +118,9 @@ int gf_flags_next(struct gf_flags *reader)
         return code;
     reader->flag = strncmp(word, "--", 2) == 0 ? find_flag(reader->flags, word + 2) : NULL;
     if (!reader->flag)
-        return unknown_flag(verb, word, reader->flags);
+        return unknown_flag(word, reader->flags);
     if (code == '?')
-        return gf_cli_fail(GF_FLAG_INVALID, verb, "--%s takes no value", reader->flag->name);
+        return gf_cli_fail(GF_FLAG_INVALID, "--%s takes no value", reader->flag->name);
     if (code != ':' && reader->flag->has_arg && optarg == reader->argv[at + 1] &&
         strcmp(optarg, "--") == 0)
         return GF_FLAG_NO_VALUE;
@@ -138,16 +140,16 @@ static const char *next_operand(struct gf_flags *reader)
     return operand;
 }
 
-int gf_flags_excess(const char *verb, const char *word)
+int gf_flags_excess(const char *word)
 {
-    return gf_cli_fail(GF_EXIT_USAGE, verb, "unexpected argument %s; see `gpufeed help %s`", word,
-                       verb);
+    return gf_cli_fail(GF_EXIT_USAGE, "unexpected argument %s; see `gpufeed help %s`", word,
+                       gf_cli_verb);
 }
 
 bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *closure,
                    int *ret_code)
 {
-    const char *verb = reader->argv[0], *operand = "";
+    const char *operand = "";
 
     *ret_code = GF_EXIT_OK;
     while (operand && *ret_code == GF_EXIT_OK) {
@@ -164,7 +166,7 @@ bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *
             break;
         else if ((operand = next_operand(reader)))
             *ret_code =
-                words->operand ? words->operand(closure, operand) : gf_flags_excess(verb, operand);
+                words->operand ? words->operand(closure, operand) : gf_flags_excess(operand);
     }
     return *ret_code == GF_EXIT_OK;
 }

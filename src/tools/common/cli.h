@@ -23,16 +23,18 @@ enum gf_exit {
     GF_EXIT_NOT_FOUND = 127,
 };
 
+/* The verb that runs, for messages; "" before and afterwards. */
+extern const char *gf_cli_verb;
+
 /*
- * Writes "gpufeed VERB: ..." to standard error, as one line. verb may be "". The text may contain
- * words of the user: gf_plain_text replaces their control characters. Returns the code, so that the
- * caller can return it.
+ * Writes "gpufeed VERB: ..." to standard error, as one line. The text may contain words of the user:
+ * gf_plain_text replaces their control characters. Returns the code, so that the caller can return it.
  */
-int gf_cli_fail(int code, const char *verb, const char *format, ...) GF_PRINTF(3, 4);
+int gf_cli_fail(int code, const char *format, ...) GF_PRINTF(2, 3);
 #define gf_cli_error(...) ((void)gf_cli_fail(0, __VA_ARGS__))
 
-/* The same for a function that reports lines; `verb` is its closure. */
-void gf_cli_report(void *verb, const char *line);
+/* The same for a function that reports lines. */
+void gf_cli_report(void *unused, const char *line);
 
 /*
  * Returns memory that malloc or a similar function has returned. If it is NULL, prints that memory is
@@ -80,7 +82,7 @@ struct gf_flags {
 int gf_flags_next(struct gf_flags *reader);
 
 /* Prints that the verb does not accept the word. Returns GF_EXIT_USAGE. */
-int gf_flags_excess(const char *verb, const char *word);
+int gf_flags_excess(const char *word);
 
 /* What a verb does with its words. The functions print errors, and return an exit code. */
 struct gf_words {

@@ -436,8 +436,7 @@ static int read_pairs(const char *text, size_t *ret)
 
     if (gf_parse_u64(text, &number) || number < GF_BOOTSTRAP_PAIRS_MIN ||
         number > GF_BOOTSTRAP_PAIRS_MAX)
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "-n %.40s is not a number of pairs from %u to %u", text,
+        return gf_cli_fail(GF_EXIT_USAGE, "-n %.40s is not a number of pairs from %u to %u", text,
                            GF_BOOTSTRAP_PAIRS_MIN, GF_BOOTSTRAP_PAIRS_MAX);
     *ret = (size_t)number;
     return GF_EXIT_OK;
@@ -450,8 +449,8 @@ static int read_limit(const char *text, double *ret)
     const double percent = strtod(text, &end);
 
     if (end == text || (strcmp(end, "%") != 0 && *end) || !(percent >= 0 && percent <= 1000))
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "--fail-above=%.40s is not a percentage from 0 to 1000", text);
+        return gf_cli_fail(GF_EXIT_USAGE, "--fail-above=%.40s is not a percentage from 0 to 1000",
+                           text);
     *ret = percent / 100;
     return GF_EXIT_OK;
 }
@@ -471,8 +470,7 @@ static int read_flag(void *closure, int code, const struct gf_flags *reader)
         words->json = true;
         return GF_EXIT_OK;
     default:
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "-%s%s needs a value; see `gpufeed help compare`",
+        return gf_cli_fail(GF_EXIT_USAGE, "-%s%s needs a value; see `gpufeed help compare`",
                            reader->flag ? "-" : "", reader->flag ? reader->flag->name : "n");
     }
 }
@@ -530,7 +528,7 @@ static int compare_runs(const struct words *words, struct gf_side sides[2])
         memcpy(sides[i].name, words->arms.list[i].name, sizeof(words->arms.list[i].name));
     const int error = gf_trial_run(&words->arms, words->pairs, words->command, sides);
     if (error == -EINTR && !sides[0].count) {
-        gf_cli_error("compare", "interrupted before the end of the first pair that counts");
+        gf_cli_error("interrupted before the end of the first pair that counts");
     } else if (!error || error == -EINTR) {
         const struct comparison comparison = compare(sides, true, !error);
         if (words->json && !error)
@@ -550,7 +548,7 @@ static int compare_folders(const struct words *words, struct gf_side sides[2])
         if (gf_folder_read(words->paths[i], &sides[i]))
             return GF_EXIT_FAILED;
         if (sides[i].count < GF_BOOTSTRAP_PAIRS_MIN)
-            return gf_cli_fail(GF_EXIT_FAILED, "compare",
+            return gf_cli_fail(GF_EXIT_FAILED,
                                "%s has reports of %zu runs; a comparison needs at least %u",
                                words->paths[i], sides[i].count, GF_BOOTSTRAP_PAIRS_MIN);
     }
@@ -572,15 +570,14 @@ static int compare_words(const struct words *words, struct gf_side sides[2])
     if (words->command)
         return compare_runs(words, sides);
     if (words->count != 2)
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
-                           "nothing to compare: gpufeed compare -- COMMAND, or "
-                           "gpufeed compare A.json B.json");
+        return gf_cli_fail(GF_EXIT_USAGE, "nothing to compare: gpufeed compare -- COMMAND, or "
+                                          "gpufeed compare A.json B.json");
     for (size_t i = 0; i < 2; i++)
         name_of(words->paths[i], sides[i].name, sizeof(sides[i].name));
     if (stat(words->paths[0], &found) == 0 && S_ISDIR(found.st_mode))
         return compare_folders(words, sides);
     if (words->json || words->fail_above >= 0)
-        return gf_cli_fail(GF_EXIT_USAGE, "compare",
+        return gf_cli_fail(GF_EXIT_USAGE,
                            "two reports have no interval; --json and --fail-above need a "
                            "COMMAND or folders of reports");
     return compare_reports(sides, words->paths);

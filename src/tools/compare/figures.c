@@ -185,9 +185,9 @@ int gf_run_add(struct gf_figures *run, const char *path)
     const int error = gf_figures_add_file(run, path);
 
     if (error == -EINVAL)
-        gf_cli_error("compare", "%s is not a report (GPUFEED_REPORT)", path);
+        gf_cli_error("%s is not a report (GPUFEED_REPORT)", path);
     else if (error)
-        gf_cli_error("compare", "cannot read %s: %s", path, strerror(-error));
+        gf_cli_error("cannot read %s: %s", path, strerror(-error));
     return error;
 }
 
@@ -212,7 +212,7 @@ static int each_entry(const char *folder, struct reading *reading,
 
     if (!entries.entries) {
         error = -errno;
-        return gf_cli_fail(error, "compare", "cannot read %s: %s", folder, strerror(-error));
+        return gf_cli_fail(error, "cannot read %s: %s", folder, strerror(-error));
     }
     entries.names = reading->names;
     for (const char *name; !error && (name = gf_folder_next(&entries));) {
@@ -222,8 +222,7 @@ static int each_entry(const char *folder, struct reading *reading,
         entries.names = reading->names;
     }
     if (!error && entries.names > GF_FOLDER_MOST)
-        return gf_cli_fail(-E2BIG, "compare", "%s: more than %u names in all", folder,
-                           GF_FOLDER_MOST);
+        return gf_cli_fail(-E2BIG, "%s: more than %u names in all", folder, GF_FOLDER_MOST);
     return error;
 }
 
@@ -263,9 +262,9 @@ static int add_run(struct reading *reading, const char *path)
     if (error || figures->reports < 1)
         return error;
     if (reading->side->count == GF_FOLDER_RUNS_MAX)
-        return gf_cli_fail(-E2BIG, "compare", "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
+        return gf_cli_fail(-E2BIG, "a folder has more than %u runs", GF_FOLDER_RUNS_MAX);
     if (figures->ran_s < GF_FIGURES_LEAST_S)
-        return gf_cli_fail(-EINVAL, "compare", "%s took no time (ran_s)", path);
+        return gf_cli_fail(-EINVAL, "%s took no time (ran_s)", path);
     reading->run.wall_s = figures->ran_s / figures->reports;
     gf_side_add(reading->side, &reading->run);
     return 0;

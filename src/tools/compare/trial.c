@@ -27,8 +27,7 @@ static struct gf_arm *find_arm(struct gf_arms *arms, const char *name, size_t le
         if (strlen(arms->list[i].name) == length && memcmp(arms->list[i].name, name, length) == 0)
             return &arms->list[i];
     if (arms->count == GF_ARRAY_LEN(arms->list)) {
-        gf_cli_error("compare", "%.*s is a third arm; only two arms can be compared", (int)length,
-                     name);
+        gf_cli_error("%.*s is a third arm; only two arms can be compared", (int)length, name);
         return NULL;
     }
     struct gf_arm *arm = &arms->list[arms->count++];
@@ -45,7 +44,7 @@ static void report_mistake(void *closure, const char *line)
     const char *end = strstr(line, "; using ");
 
     *(bool *)closure = true;
-    gf_cli_error("compare", "%.*s", end ? (int)(end - line) : (int)strlen(line), line);
+    gf_cli_error("%.*s", end ? (int)(end - line) : (int)strlen(line), line);
 }
 
 /*
@@ -58,7 +57,7 @@ static int check_variable(const char *variable)
     bool mistaken = false;
 
     if (strncmp(variable, "GPUFEED_REPORT=", strlen("GPUFEED_REPORT=")) == 0)
-        return gf_cli_fail(-EINVAL, "compare", "GPUFEED_REPORT is set by `gpufeed compare` itself");
+        return gf_cli_fail(-EINVAL, "GPUFEED_REPORT is set by `gpufeed compare` itself");
     gf_validate_environment(entries, true, report_mistake, &mistaken);
     return mistaken ? -EINVAL : 0;
 }
@@ -72,7 +71,7 @@ int gf_arms_add(struct gf_arms *arms, const char *text)
 
     if (!length || length >= sizeof(arms->list[0].name) ||
         (*variable && (!equals || equals == variable)))
-        return gf_cli_fail(-EINVAL, "compare",
+        return gf_cli_fail(-EINVAL,
                            "--arm=%.80s is not NAME:VAR=VALUE with a name of at most 31 characters",
                            text);
     struct gf_arm *arm = find_arm(arms, text, length);
@@ -82,7 +81,7 @@ int gf_arms_add(struct gf_arms *arms, const char *text)
     while (arm->variables[count])
         count++;
     if (count == GF_ARM_VARIABLES)
-        return gf_cli_fail(-EINVAL, "compare", "arm %s has more than %d variables", arm->name,
+        return gf_cli_fail(-EINVAL, "arm %s has more than %d variables", arm->name,
                            GF_ARM_VARIABLES);
     if (*variable)
         arm->variables[count] = variable;
@@ -94,8 +93,7 @@ int gf_arms_finish(struct gf_arms *arms)
     if (arms->count == GF_ARRAY_LEN(arms->list))
         return 0;
     if (arms->count)
-        return gf_cli_fail(-EINVAL, "compare",
-                           "%s is the only arm; a comparison needs two: add another --arm",
+        return gf_cli_fail(-EINVAL, "%s is the only arm; a comparison needs two: add another --arm",
                            arms->list[0].name);
     *arms = (struct gf_arms){.list = {{.name = "observe", .variables = {"GPUFEED=observe"}},
                                       {.name = "on", .variables = {"GPUFEED=on"}}},
@@ -289,12 +287,10 @@ static void print_output(int folder)
 static int report_failure(const struct gf_arm *arm, int folder, int status)
 {
     if (WIFSIGNALED(status))
-        gf_cli_error("compare",
-                     "arm %s: the command was killed by SIG%s; its output ends with:", arm->name,
+        gf_cli_error("arm %s: the command was killed by SIG%s; its output ends with:", arm->name,
                      sigabbrev_np(WTERMSIG(status)));
     else
-        gf_cli_error("compare",
-                     "arm %s: the command exited with code %d; its output ends with:", arm->name,
+        gf_cli_error("arm %s: the command exited with code %d; its output ends with:", arm->name,
                      WEXITSTATUS(status));
     print_output(folder);
     return -ECHILD;
@@ -352,7 +348,7 @@ static int run_once(const struct gf_arm *arm, char *const *command, const struct
     if (pending)
         error = -EINTR;
     else if (error)
-        gf_cli_error("compare", "cannot run the command: %s", strerror(-error));
+        gf_cli_error("cannot run the command: %s", strerror(-error));
     else if (status)
         error = report_failure(arm, folder->fd, status);
     collect(folder->fd, &ret->figures);
@@ -436,7 +432,7 @@ static int make_folder(struct run_folder *ret)
         errno = EPERM; /* another user has replaced it */
     }
     const int error = errno;
-    return gf_cli_fail(-error, "compare", "cannot make the folder %s: %s; set TMPDIR", ret->path,
+    return gf_cli_fail(-error, "cannot make the folder %s: %s; set TMPDIR", ret->path,
                        strerror(error));
 }
 
@@ -455,7 +451,7 @@ static void show_pair(const struct gf_arms *arms, const struct gf_run runs[2], s
 
     if (isatty(STDERR_FILENO))
         return;
-    gf_cli_error("compare", "%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0].wall_s,
+    gf_cli_error("%s: %s %.3g s, %s %.3g s", number, arms->list[0].name, runs[0].wall_s,
                  arms->list[1].name, runs[1].wall_s);
 }
 

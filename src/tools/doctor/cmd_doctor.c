@@ -181,8 +181,7 @@ static int show_findings(struct gf_check_input *input, enum output output)
 
     const int error = gf_machine_load(input->root, &machine);
     if (error)
-        return gf_cli_fail(GF_EXIT_CANNOT_LOOK, "doctor", "%s",
-                           gf_cli_machine_reason(input->root, error));
+        return gf_cli_fail(GF_EXIT_CANNOT_LOOK, "%s", gf_cli_machine_reason(input->root, error));
     gf_topo_gather(machine, input->root, environ, &topo);
     input->topo = &topo;
     gf_doctor_run(input, &findings);
@@ -210,7 +209,7 @@ static bool has_data(const struct gf_check_input *input)
         return true;
     const int fd = open(input->data, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        gf_cli_error("doctor", "--data: cannot read %s: %s", input->data, strerror(errno));
+        gf_cli_error("--data: cannot read %s: %s", input->data, strerror(errno));
     else
         close(fd);
     return fd >= 0;
@@ -238,7 +237,7 @@ static int read_doctor_flag(void *closure, int code, const struct gf_flags *read
     struct arguments *ret = closure;
 
     if (code == GF_FLAG_NO_VALUE)
-        return gf_cli_fail(GF_EXIT_USAGE, "doctor", "--%s needs a folder", reader->flag->name);
+        return gf_cli_fail(GF_EXIT_USAGE, "--%s needs a folder", reader->flag->name);
     if (code == FLAG_DATA || code == FLAG_MACHINE)
         *(code == FLAG_DATA ? &ret->input.data : &ret->machine) = optarg;
     else
@@ -257,7 +256,7 @@ int gf_cmd_doctor(int argc, char **argv)
 
     if (!gf_flags_read(&reader, &words, &arguments, &code))
         return code;
-    gf_validate_environment(environ, false, gf_cli_report, (char[]){"doctor"});
+    gf_validate_environment(environ, false, gf_cli_report, NULL);
     gf_options_load(&options, environ);
     input->root = arguments.machine ? arguments.machine : options.machine;
     return has_data(input) ? show_findings(input, arguments.output) : GF_EXIT_USAGE;

@@ -25,7 +25,7 @@ void gf_finding_add(struct gf_findings *findings, enum gf_status status, const c
     findings->last = finding;
     gf_finding_set(finding->summary, sizeof(finding->summary), summary);
     if (!fits)
-        gf_cli_error("doctor", "dropped a finding, because there are more than %zu: %s",
+        gf_cli_error("dropped a finding, because there are more than %zu: %s",
                      GF_ARRAY_LEN(findings->list), finding->summary);
 }
 

@@ -86,8 +86,7 @@ static void count_values(const char *text, size_t size)
         values += text[i] == ',' || text[i] == '[' || text[i] == '{';
     if (values <= VALUES_MOST)
         return;
-    gf_cli_error("report", "the reports have more than %zu values; name fewer reports",
-                 VALUES_MOST);
+    gf_cli_error("the reports have more than %zu values; name fewer reports", VALUES_MOST);
     exit(GF_EXIT_FAILED);
 }
 

@@ -128,13 +128,11 @@ static bool report_failure(const struct state *state)
     const char *name = gf_source_name(state->source);
 
     if (state->lines.error)
-        gf_cli_error("report", "cannot read %s: %s", name, strerror(state->lines.error));
+        gf_cli_error("cannot read %s: %s", name, strerror(state->lines.error));
     else if (state->source->is_named && state->is_report_cut)
-        gf_cli_error("report",
-                     "%s begins like a report (GPUFEED_REPORT), but is cut off or damaged", name);
+        gf_cli_error("%s begins like a report (GPUFEED_REPORT), but is cut off or damaged", name);
     else if (state->source->is_named && state->foreign)
-        gf_cli_error("report", "%s is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)",
-                     name);
+        gf_cli_error("%s is neither a log (GPUFEED_LOG) nor a report (GPUFEED_REPORT)", name);
     else
         return false;
     return true;
@@ -183,8 +181,7 @@ static bool read_source(struct reading *reading, const struct gf_source *source)
     const int error = read_lines(reading, &state, true);
 
     if (error) {
-        gf_cli_error("report", "cannot read %s: %s", gf_source_name(source),
-                     gf_source_reason(error));
+        gf_cli_error("cannot read %s: %s", gf_source_name(source), gf_source_reason(error));
         return false;
     }
     state.foreign |= is_text_only(&state);

@@ -116,7 +116,7 @@ static void print_report_help(void)
 
 static int refuse(const char *flag, const char *expected)
 {
-    return gf_cli_fail(GF_EXIT_USAGE, "report", "--%s: %s is not %s", flag, optarg, expected);
+    return gf_cli_fail(GF_EXIT_USAGE, "--%s: %s is not %s", flag, optarg, expected);
 }
 
 static int read_by(struct gf_report_flags *ret)
@@ -132,8 +132,7 @@ static int read_by(struct gf_report_flags *ret)
 static int read_form(struct gf_report_flags *ret, enum gf_report_form form)
 {
     if (ret->form != GF_FORM_ANSWER && ret->form != form)
-        return gf_cli_fail(GF_EXIT_USAGE, "report",
-                           "--json, --events and --folded exclude each other");
+        return gf_cli_fail(GF_EXIT_USAGE, "--json, --events and --folded exclude each other");
     ret->form = form;
     return GF_EXIT_OK;
 }
@@ -175,7 +174,7 @@ static int read_flag(void *closure, int code, const struct gf_flags *reader)
         ret->files[code - FLAG_HTML] = optarg;
         return GF_EXIT_OK;
     default:
-        return gf_cli_fail(GF_EXIT_USAGE, "report", "--%s needs a value", reader->flag->name);
+        return gf_cli_fail(GF_EXIT_USAGE, "--%s needs a value", reader->flag->name);
     }
 }
 
@@ -188,10 +187,10 @@ static int add_source(void *closure, const char *path)
     if (!error)
         return GF_EXIT_OK;
     if (error == -EFBIG)
-        return gf_cli_fail(GF_EXIT_FAILED, "report",
+        return gf_cli_fail(GF_EXIT_FAILED,
                            "%s has more than %d files; name the folder of the job's logs", path,
                            GF_SOURCES_MAX);
-    return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot read %s: %s", path, strerror(-error));
+    return gf_cli_fail(GF_EXIT_FAILED, "cannot read %s: %s", path, strerror(-error));
 }
 
 /* Whether two of the output files have the same path, so that one would overwrite the other. */
@@ -218,7 +217,7 @@ static int check_files(const struct gf_report_flags *ret)
         error = "--html, --perfetto, --prometheus and --with need different files";
     else if (writes_files(ret) && (ret->form != GF_FORM_ANSWER || ret->by != GF_BY_COUNT))
         error = "--html, --perfetto and --prometheus exclude --json, --events, --folded and --by";
-    return error ? gf_cli_fail(GF_EXIT_USAGE, "report", "%s", error) : GF_EXIT_OK;
+    return error ? gf_cli_fail(GF_EXIT_USAGE, "%s", error) : GF_EXIT_OK;
 }
 
 static unsigned default_top(const struct gf_report_flags *given)
@@ -253,7 +252,7 @@ static int check_written(const struct gf_report_flags *given, bool has_operands)
         if (!given->files[i] || !is_input(given->files[i]))
             continue;
         return gf_cli_fail(
-            GF_EXIT_USAGE, "report",
+            GF_EXIT_USAGE,
             has_operands ? "--%s would overwrite %s, which is a log or a report; name the file to "
                            "write first: --%s FILE PATH..."
                          : "--%s took %s as the file to write; name both: --%s FILE PATH...",
@@ -261,7 +260,7 @@ static int check_written(const struct gf_report_flags *given, bool has_operands)
     }
     if (has_operands)
         return GF_EXIT_OK;
-    return gf_cli_fail(GF_EXIT_USAGE, "report", "no log or report to show: gpufeed report PATH...");
+    return gf_cli_fail(GF_EXIT_USAGE, "no log or report to show: gpufeed report PATH...");
 }
 
 /* Refuses flags that contradict each other, or have no effect. */
@@ -273,11 +272,11 @@ static int check(struct gf_report_flags *ret)
     for (size_t i = 0; i < ret->sources.count; i++)
         ret->reads_stdin |= strcmp(gf_source_name(&ret->sources.list[i]), "standard input") == 0;
     if (ret->form == GF_FORM_EVENTS && ret->filter.last_s > 0 && ret->reads_stdin)
-        return gf_cli_fail(GF_EXIT_USAGE, "report",
+        return gf_cli_fail(GF_EXIT_USAGE,
                            "with --events and standard input, --since needs a time instead of a "
                            "length, because standard input can be read only once");
     if (ret->form == GF_FORM_EVENTS && ret->by != GF_BY_COUNT)
-        return gf_cli_fail(GF_EXIT_USAGE, "report", "--by has no effect on --events");
+        return gf_cli_fail(GF_EXIT_USAGE, "--by has no effect on --events");
     return check_files(ret) ?: check_written(ret, true);
 }
 
@@ -343,11 +342,10 @@ static int write_file(const char *path, writer *write, enum gf_output_flags flag
     }
     if (is_terminal)
         return gf_cli_fail(
-            GF_EXIT_USAGE, "report",
+            GF_EXIT_USAGE,
             "a terminal may execute bytes of the trace of --with; write --perfetto to a file");
     if (error)
-        return gf_cli_fail(GF_EXIT_FAILED, "report", "cannot write %s: %s", path,
-                           gf_output_reason(error));
+        return gf_cli_fail(GF_EXIT_FAILED, "cannot write %s: %s", path, gf_output_reason(error));
     return GF_EXIT_OK;
 }
 
@@ -358,13 +356,13 @@ static int open_torch(const char *path)
     if (!error)
         return GF_EXIT_OK;
     if (error == -EINVAL)
-        gf_cli_error("report", "%s is not a trace of PyTorch's profiler", path);
+        gf_cli_error("%s is not a trace of PyTorch's profiler", path);
     else if (error == -ENOTSUP)
-        gf_cli_error("report", "%s has no absolute times: PyTorch without Kineto wrote it", path);
+        gf_cli_error("%s has no absolute times: PyTorch without Kineto wrote it", path);
     else if (error == -EPROTONOSUPPORT)
-        gf_cli_error("report", "%s is compressed; decompress it first (gunzip)", path);
+        gf_cli_error("%s is compressed; decompress it first (gunzip)", path);
     else
-        gf_cli_error("report", "cannot read %s: %s", path, strerror(-error));
+        gf_cli_error("cannot read %s: %s", path, strerror(-error));
     return GF_EXIT_FAILED;
 }
 
@@ -418,12 +416,12 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
     if (flags->idle) {
         if (gf_idle_folded_print(stdout, job, flags->by == GF_BY_RANK))
             return GF_EXIT_OK;
-        return gf_cli_fail(GF_EXIT_FAILED, "report",
+        return gf_cli_fail(GF_EXIT_FAILED,
                            "--idle needs a report (GPUFEED_REPORT) with Python stacks: no report "
                            "has one");
     }
     if (flags->form == GF_FORM_FOLDED && job->process_count && !gf_job_has_log(job))
-        return gf_cli_fail(GF_EXIT_FAILED, "report",
+        return gf_cli_fail(GF_EXIT_FAILED,
                            "--folded needs a log (GPUFEED_LOG): a report has no stacks");
     if (flags->form != GF_FORM_FOLDED)
         return show_answer(flags, job, counts);
@@ -444,7 +442,7 @@ static int read_and_show(struct gf_report_flags *flags)
         gf_job_filter_apply(&job, &flags->filter);
         const char *why = gf_job_filter_emptied(&job, &flags->filter);
         if (why) {
-            code = gf_cli_fail(GF_EXIT_FAILED, "report", "%s", why);
+            code = gf_cli_fail(GF_EXIT_FAILED, "%s", why);
         } else {
             code = show_job(flags, &job, &counts);
             if (!counts.logs && !counts.reports && !counts.doctors && !counts.empty)

@@ -352,7 +352,7 @@ static bool begin_merge(struct merge *merge, const struct gf_sources *sources)
         struct input *input = &merge->inputs[merge->count];
         const int fd = gf_source_open(&sources->list[i]);
         if (fd < 0) {
-            gf_cli_error("report", "cannot read %s: %s", gf_source_name(&sources->list[i]),
+            gf_cli_error("cannot read %s: %s", gf_source_name(&sources->list[i]),
                          gf_source_reason(fd));
             whole = false;
             continue;
@@ -380,8 +380,7 @@ static bool is_foreign(const struct input *input)
     if (!is_report && input->bad <= GF_FOREIGN_LINES)
         return false;
     if (input->source->is_named)
-        gf_cli_error("report",
-                     is_report ? "%s is a report (GPUFEED_REPORT), which has no events"
+        gf_cli_error(is_report ? "%s is a report (GPUFEED_REPORT), which has no events"
                                : "%s is not a log (GPUFEED_LOG)",
                      gf_source_name(input->source));
     return true;
@@ -409,8 +408,7 @@ static void print_line(struct gf_job *job, struct input *input, const struct gf_
     if (input->refused)
         input->open = false;
     else
-        gf_cli_error("report", "%s:%lu is not an event", gf_source_name(input->source),
-                     input->lines.number);
+        gf_cli_error("%s:%lu is not an event", gf_source_name(input->source), input->lines.number);
 }
 
 /*
@@ -423,9 +421,9 @@ static bool end_input(struct input *input)
     const bool is_text = input->source->is_named && !input->events && input->bad;
 
     if (is_text && !input->refused)
-        gf_cli_error("report", "%s has no event of a log (GPUFEED_LOG)", name);
+        gf_cli_error("%s has no event of a log (GPUFEED_LOG)", name);
     if (input->lines.error)
-        gf_cli_error("report", "cannot read %s: %s", name, strerror(input->lines.error));
+        gf_cli_error("cannot read %s: %s", name, strerror(input->lines.error));
     gf_job_log_free(&input->log);
     gf_line_reader_end(&input->lines);
     close(input->lines.fd);

@@ -103,7 +103,7 @@ static void drop_invalid_options(struct gf_env *env)
 {
     size_t kept = 0;
 
-    gf_validate_environment(env->entries, true, gf_cli_report, (char[]){"run"});
+    gf_validate_environment(env->entries, true, gf_cli_report, NULL);
     for (size_t i = 0; i < env->count; i++)
         if (!gf_validate_rejects(env->entries[i]))
             env->entries[kept++] = env->entries[i];
@@ -146,15 +146,13 @@ static const char *find_obstacle_in_environment(const struct gf_env *env, const 
 
     /* With LD_AUDIT, glibc reserves too little static TLS for a preloaded jemalloc. */
     if (audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="))) {
-        gf_cli_error("run",
-                     "LD_AUDIT exhausts static TLS: %s runs without the library; set "
+        gf_cli_error("LD_AUDIT exhausts static TLS: %s runs without the library; set "
                      "GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096",
                      name);
         return "LD_AUDIT exhausts static TLS";
     }
     if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
         gf_cli_error(
-            "run",
             "the sanitizer in LD_PRELOAD must be the first entry: %s runs without the library",
             name);
         return "a sanitizer must be the first entry of LD_PRELOAD";
@@ -199,13 +197,12 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     const int error = gf_ld_preload_find(library, sizeof(library));
     if (error == -ENOENT)
         return gf_cli_fail(
-            error, "run",
+            error,
             "libgpufeed.so is not in %s, relative to this command's folder: install it "
             "again, or copy the whole folder of the bundle",
             GF_LIBDIR_FROM_BINDIR);
     if (error) {
-        gf_cli_error("run",
-                     "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
+        gf_cli_error("%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; "
                      "%s runs without the library; `gpufeed preload-path` shows what to do",
                      library, name);
         *ret_why = "LD_PRELOAD cannot hold its path";
@@ -213,8 +210,7 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     }
     const char *fault = gf_elf_fault(library);
     if (fault)
-        return gf_cli_fail(-ENOEXEC, "run", "cannot preload %s: %s; install it again", library,
-                           fault);
+        return gf_cli_fail(-ENOEXEC, "cannot preload %s: %s; install it again", library, fault);
     *ret_why = find_obstacle_in_environment(env, name);
     if (*ret_why) {
         remove_preload(env, library);
@@ -222,8 +218,7 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     }
     gf_exec_target_inspect(program, &obstacle);
     if (obstacle.why)
-        gf_cli_error("run",
-                     "%s is %s, so a preload cannot work: the program runs without the library",
+        gf_cli_error("%s is %s, so a preload cannot work: the program runs without the library",
                      name, obstacle.why);
     *ret_why = obstacle.why;
     if (!obstacle.why || obstacle.harmless)
@@ -264,7 +259,7 @@ static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
     const bool has_start = gf_tasks_get_mask(0, &start) == 0;
     plan->huge_pages_off = options.huge_pages == gf_huge_pages_off;
     if (!dry && plan->huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
-        gf_cli_error("run", "GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
+        gf_cli_error("GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
                      strerror(errno));
     gf_prebind_apply(env, &options, dry, &prebind);
     format_prebind(&prebind, plan->binding, sizeof(plan->binding));
@@ -273,7 +268,7 @@ static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
     if (options.omp == gf_omp_auto && has_start)
         gf_thread_count_apply(env, &start, prebind.known);
     if (!dry && (options.verbose >= 2 || (*prebind.note && options.verbose >= 1)))
-        gf_cli_error("run", "%s", plan->binding);
+        gf_cli_error("%s", plan->binding);
 }
 
 /*
@@ -287,13 +282,13 @@ static bool mount_shm(const struct gf_env *env, char *const *command, bool dry,
     const enum gf_shm result = gf_shm_mount(command, env, dry, plan->shm, sizeof(plan->shm));
 
     if (result == gf_shm_ranks)
-        return gf_cli_fail(false, "run",
+        return gf_cli_fail(false,
                            "--shm=huge would separate this rank from the other ranks on this host: "
                            "use `gpufeed run --shm=huge` to start the launcher");
     if (result == gf_shm_failed)
-        gf_cli_error("run", "--shm=huge has no effect: %s", plan->shm);
+        gf_cli_error("--shm=huge has no effect: %s", plan->shm);
     else if (!dry && verbose && strcmp(verbose, "2") == 0)
-        gf_cli_error("run", "/dev/shm: %s", plan->shm);
+        gf_cli_error("/dev/shm: %s", plan->shm);
     return true;
 }
 
@@ -307,12 +302,12 @@ static int report_not_run(const char *name, const char *program, int error)
         const size_t length = strcspn(lacking, "\r");
         const bool has_cr = lacking[length];
         lacking[length] = '\0';
-        gf_cli_error("run", "cannot run %s: its interpreter %s%s does not exist%s", name, lacking,
+        gf_cli_error("cannot run %s: its interpreter %s%s does not exist%s", name, lacking,
                      has_cr ? "\\r" : "", has_cr ? "; the lines of the script end in CR LF" : "");
     } else if (error == ENOENT && *name && !strchr(name, '/')) {
-        gf_cli_error("run", "cannot run %s: not found in PATH", name);
+        gf_cli_error("cannot run %s: not found in PATH", name);
     } else {
-        gf_cli_error("run", "cannot run %s: %s", *name ? name : "\"\"", strerror(error));
+        gf_cli_error("cannot run %s: %s", *name ? name : "\"\"", strerror(error));
     }
     return error == ENOENT ? GF_EXIT_NOT_FOUND : GF_EXIT_CANNOT_RUN;
 }
@@ -356,7 +351,7 @@ static int report_missing_value(const struct option *flag)
     if (flag->val != FLAG_SHM)
         gf_option_text_allowed(&gf_option_rows[flag->val - FLAG_OPTION], false, allowed,
                                sizeof(allowed));
-    return gf_cli_fail(-EINVAL, "run", "--%s needs a value; allowed: %s", flag->name, allowed);
+    return gf_cli_fail(-EINVAL, "--%s needs a value; allowed: %s", flag->name, allowed);
 }
 
 static int set_option(const struct option *flag, const char *value, struct gf_env *env)
@@ -365,7 +360,7 @@ static int set_option(const struct option *flag, const char *value, struct gf_en
     char mistake[256];
 
     if (gf_option_check(row, value))
-        return gf_cli_fail(-EINVAL, "run", "--%s=%.80s %s", flag->name, value,
+        return gf_cli_fail(-EINVAL, "--%s=%.80s %s", flag->name, value,
                            gf_validate_value(row, value, mistake, sizeof(mistake)));
     gf_env_set(env, row->name, value);
     return 0;
@@ -391,7 +386,7 @@ static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_f
         else if (code == FLAG_SHM && strcmp(optarg, "huge") == 0)
             ret->shm = true;
         else if (code == FLAG_SHM)
-            return gf_cli_fail(-EINVAL, "run", "--shm=%.80s is not valid; allowed: huge", optarg);
+            return gf_cli_fail(-EINVAL, "--shm=%.80s is not valid; allowed: huge", optarg);
         else if (code == GF_FLAG_NO_VALUE)
             return report_missing_value(reader.flag);
         else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg, env))
@@ -400,7 +395,7 @@ static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_f
     ret->command = reader.at;
     if (ret->command < argc && strcmp(argv[ret->command], "-") == 0 &&
         strcmp(argv[ret->command - 1], "--") != 0)
-        return gf_cli_fail(-EINVAL, "run", "- is not a flag; `gpufeed run --help` lists them");
+        return gf_cli_fail(-EINVAL, "- is not a flag; `gpufeed run --help` lists them");
     return 0;
 }
 
@@ -461,8 +456,7 @@ int gf_cmd_run(int argc, char **argv)
         return GF_EXIT_OK;
     }
     if (flags.command == argc)
-        return gf_cli_fail(GF_EXIT_USAGE, "run",
-                           "no command to run: gpufeed run [flags] -- COMMAND");
+        return gf_cli_fail(GF_EXIT_USAGE, "no command to run: gpufeed run [flags] -- COMMAND");
     int code;
     if (flags.init && !flags.print && !gf_init_fork(&code))
         return code;

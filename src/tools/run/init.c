@@ -155,7 +155,7 @@ bool gf_init_fork(int *ret_code)
         return false;
     }
     if (program < 0)
-        gf_cli_error("run", "--init has no effect: cannot fork: %s", strerror(errno));
+        gf_cli_error("--init has no effect: cannot fork: %s", strerror(errno));
     else if (setpgid(0, 0) == 0) /* SIGTTOU, which would stop the child, is still ignored */
         tcsetpgrp(STDIN_FILENO, getpgrp()); /* may fail: there may be no terminal */
     restore_signals(&old);

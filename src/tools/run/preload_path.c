@@ -106,7 +106,7 @@ static int report_forbidden(const char *library)
         fclose(out);
     }
     return gf_cli_fail(
-        GF_EXIT_FAILED, "preload-path",
+        GF_EXIT_FAILED,
         "%s: LD_PRELOAD cannot hold a path with a blank, a colon or a dollar sign; make a "
         "link, ln -s %s /opt/gpufeed, and use /opt/gpufeed/bin/gpufeed",
         library, quoted);
@@ -120,8 +120,7 @@ static int print_path(const char *library)
         puts(library);
         return GF_EXIT_OK;
     }
-    return gf_cli_fail(GF_EXIT_FAILED, "preload-path", "cannot preload %s: %s; install it again",
-                       library, fault);
+    return gf_cli_fail(GF_EXIT_FAILED, "cannot preload %s: %s; install it again", library, fault);
 }
 
 int gf_cmd_preload_path(int argc, char **argv)
@@ -129,7 +128,7 @@ int gf_cmd_preload_path(int argc, char **argv)
     char library[PATH_MAX];
 
     if (argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0)
-        return gf_flags_excess("preload-path", argv[1]);
+        return gf_flags_excess(argv[1]);
     if (argc > 1) {
         puts("Usage: gpufeed preload-path\n\n"
              "Prints the absolute path of libgpufeed.so, for LD_PRELOAD. If LD_PRELOAD\n"
@@ -144,7 +143,7 @@ int gf_cmd_preload_path(int argc, char **argv)
     case -EINVAL:
         return report_forbidden(library);
     default:
-        return gf_cli_fail(GF_EXIT_FAILED, "preload-path",
+        return gf_cli_fail(GF_EXIT_FAILED,
                            "libgpufeed.so is not in %s, relative to this command's folder",
                            GF_LIBDIR_FROM_BINDIR);
     }

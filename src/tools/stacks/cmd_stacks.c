@@ -262,7 +262,7 @@ static int read_stacks_operand(void *closure, const char *text)
     struct words *ret = closure;
 
     if (ret->operand)
-        return gf_flags_excess("stacks", text);
+        return gf_flags_excess(text);
     ret->operand = text;
     return GF_EXIT_OK;
 }
@@ -304,18 +304,17 @@ static bool find_processes(const struct words *words, struct shown *ret)
     else if (gf_snapshot_find(words->operand, &found))
         return false;
     if (found.silent_count)
-        gf_cli_error("stacks", "%s, and may be of the job", gf_found_name_silent(&found));
+        gf_cli_error("%s, and may be of the job", gf_found_name_silent(&found));
     for (size_t i = 0; i < found.count; i++)
         add_shown(ret, found.pids[i]);
     for (unsigned i = 0; words->children && i < ret->count; i++)
         gf_tasks_each(ret->pids[i], add_children, ret);
     if (!ret->count)
-        gf_cli_error("stacks",
-                     is_number ? "there is no process %s, and no process of such a job"
+        gf_cli_error(is_number ? "there is no process %s, and no process of such a job"
                                : "no process of a job %s uses libgpufeed now",
                      words->operand);
     if (ret->dropped)
-        gf_cli_error("stacks", "%u more processes are not shown", ret->dropped);
+        gf_cli_error("%u more processes are not shown", ret->dropped);
     return is_pid;
 }
 
@@ -335,8 +334,7 @@ static int run_helper(const struct words *words, const struct shown *shown)
         snprintf(path, sizeof(path), "%s/" PROGRAM, folder);
         execv(path, argv);
     }
-    return gf_cli_fail(GF_EXIT_FAILED, "stacks",
-                       "cannot start " PROGRAM " in the folder of this command: %s",
+    return gf_cli_fail(GF_EXIT_FAILED, "cannot start " PROGRAM " in the folder of this command: %s",
                        strerror(errno));
 }
 
@@ -352,12 +350,12 @@ int gf_cmd_stacks(int argc, char **argv)
     if (!gf_flags_read(&reader, &reading, &words, &code))
         return code;
     if (!words.operand)
-        return gf_cli_fail(GF_EXIT_USAGE, "stacks", "no process to show: gpufeed stacks PID");
+        return gf_cli_fail(GF_EXIT_USAGE, "no process to show: gpufeed stacks PID");
     const bool is_pid = find_processes(&words, &shown);
     if (!shown.count)
         return GF_EXIT_FAILED;
     if (is_pid && !words.json && gf_print_apart(gf_live_state_print, &shown.pids[0], STATE_MS))
-        gf_cli_error("stacks", "the figures of process %d cannot be read in time", shown.pids[0]);
+        gf_cli_error("the figures of process %d cannot be read in time", shown.pids[0]);
     fflush(stdout);
     return run_helper(&words, &shown);
 }

@@ -161,7 +161,7 @@ static int read_operand(void *closure, const char *text)
     uint64_t pid;
 
     if (ret->operand)
-        return gf_flags_excess("top", text);
+        return gf_flags_excess(text);
     ret->operand = text;
     ret->only = gf_parse_u64(text, &pid) || pid > INT_MAX ? 0 : (pid_t)pid;
     return GF_EXIT_OK;
@@ -173,11 +173,11 @@ static int read_flag(void *closure, int code, const struct gf_flags *reader)
 
     (void)reader;
     if (code == GF_FLAG_NO_VALUE)
-        return gf_cli_fail(GF_EXIT_USAGE, "top", "-n needs a value; see `gpufeed help top`");
+        return gf_cli_fail(GF_EXIT_USAGE, "-n needs a value; see `gpufeed help top`");
     if (code == 'j')
         ret->json = true;
     else if (gf_parse_u64(optarg, &ret->count) || !ret->count)
-        return gf_cli_fail(GF_EXIT_USAGE, "top",
+        return gf_cli_fail(GF_EXIT_USAGE,
                            "%.40s is not a number of screens; see `gpufeed help top`", optarg);
     return GF_EXIT_OK;
 }
@@ -187,11 +187,11 @@ static int check_process(pid_t pid)
     const int error = gf_snapshot_check(pid);
 
     if (error == -ENOENT && (kill(pid, 0) == 0 || errno != ESRCH))
-        gf_cli_error("top", "process %d does not use libgpufeed, or has not used CUDA yet", pid);
+        gf_cli_error("process %d does not use libgpufeed, or has not used CUDA yet", pid);
     else if (error == -ETIMEDOUT)
-        gf_cli_error("top", "process %d does not answer in time", pid);
+        gf_cli_error("process %d does not answer in time", pid);
     else if (error)
-        gf_cli_error("top", "cannot read process %d: %s", pid,
+        gf_cli_error("cannot read process %d: %s", pid,
                      error == -ENOENT ? "no such process" : strerror(-error));
     return error;
 }
@@ -230,7 +230,7 @@ static int check_operand(struct words *words)
     if (words->only)
         return check_process(words->only);
     const char *silent = gf_found_name_silent(&found);
-    return gf_cli_fail(-ENOENT, "top", "no process of a job %.40s uses libgpufeed now%s%s%s",
+    return gf_cli_fail(-ENOENT, "no process of a job %.40s uses libgpufeed now%s%s%s",
                        words->operand, *silent ? "; " : "", silent,
                        found.unreadable ? "; processes of other users cannot be read" : "");
 }
@@ -393,8 +393,7 @@ static int find(const struct words *words, struct picture *picture)
         return 1;
     return !error || error == -ETIMEDOUT /* its mappings cannot be read now */
                ? 0
-               : gf_cli_fail(error, "top", "cannot read process %d: %s", words->only,
-                             strerror(-error));
+               : gf_cli_fail(error, "cannot read process %d: %s", words->only, strerror(-error));
 }
 
 /* Returns 0 or -errno. */

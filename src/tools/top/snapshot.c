@@ -598,8 +598,10 @@ int gf_snapshot_find(const char *job, struct gf_found *ret)
     *ret = (struct gf_found){.count = 0};
     gf_snapshot_begin();
     const int failed = checker < 0 ? start_checker() : 0;
-    if (failed)
-        return gf_cli_fail(failed, "", "cannot start a child process: %s", strerror(-failed));
+    if (failed) {
+        fprintf(stderr, "gpufeed: cannot start a child process: %s\n", strerror(-failed));
+        return failed;
+    }
     /* The kernel's list has an end, and another user may have 100 000 processes before those of this user. */
     for (long pid; (folder.names = 0, pid = next_number(&folder)) >= 0;) {
         const int error = gf_snapshot_check((pid_t)pid);

@@ -230,7 +230,7 @@ static int read_topo_flag(void *closure, int code, const struct gf_flags *reader
     struct arguments *ret = closure;
 
     if (code == GF_FLAG_NO_VALUE)
-        return gf_cli_fail(GF_EXIT_USAGE, "topo", "--%s needs a folder", reader->flag->name);
+        return gf_cli_fail(GF_EXIT_USAGE, "--%s needs a folder", reader->flag->name);
     if (code == FLAG_JSON)
         ret->json = true;
     else
@@ -246,7 +246,7 @@ static int record_machine(const char *folder)
         printf("wrote %s\n", folder);
         return GF_EXIT_OK;
     }
-    return gf_cli_fail(GF_EXIT_FAILED, "topo", "cannot record into %s: %s", folder,
+    return gf_cli_fail(GF_EXIT_FAILED, "cannot record into %s: %s", folder,
                        gf_output_reason(error));
 }
 
@@ -257,7 +257,7 @@ static int show_machine(const char *root, bool json)
 
     const int error = gf_machine_load(root, &machine);
     if (error)
-        return gf_cli_fail(GF_EXIT_FAILED, "topo", "%s", gf_cli_machine_reason(root, error));
+        return gf_cli_fail(GF_EXIT_FAILED, "%s", gf_cli_machine_reason(root, error));
     gf_topo_gather(machine, root, environ, &topo);
     if (json)
         gf_cli_print_json(topo_json(&topo));
