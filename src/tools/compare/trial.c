@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "config/option_text.h"
-#include "os/launch.h"
 #include "tools/common/cli.h"
 #include "tools/common/nvml.h"
 #include "tools/common/text.h"
@@ -225,22 +224,27 @@ void gf_interrupt_end(void)
 #define OUTPUT IN_FOLDER "output"
 #define SHOWN_BYTES 1024 /* how many bytes of a failed command's output are printed */
 
-static void set_environment(struct gf_env *env, const struct gf_arm *arm, const char *folder)
-{
-    static char report[PATH_MAX + sizeof("/%p.json")];
+struct run_folder {
+    char path[PATH_MAX]; /* for the command's processes */
+    int fd;
+};
 
-    gf_env_copy(environ, env);
+static void set_environment(const struct gf_arm *arm, const char *folder)
+{
+    char report[PATH_MAX + sizeof("/%p.json")];
+
     for (size_t i = 0; arm->variables[i]; i++) {
         const char *equals = strchr(arm->variables[i], '=');
         const size_t length = (size_t)(equals - arm->variables[i]);
-        gf_env_set(env, gf_text("%.*s", (int)length, arm->variables[i]), equals + 1);
+        gf_env_set(gf_text("%.*s", (int)length, arm->variables[i]), equals + 1);
     }
     snprintf(report, sizeof(report), "%.*s/%%p.json", PATH_MAX - 1, folder);
-    gf_env_set(env, "GPUFEED_REPORT", report);
+    gf_env_set("GPUFEED_REPORT", report);
 }
 
 /* Executes the command in the child. Never returns. */
-static void run_child(char *const *command, const struct gf_env *env, int folder)
+static void run_child(const struct gf_arm *arm, char *const *command,
+                      const struct run_folder *folder)
 {
     char self[] = "gpufeed", verb[] = "run", end[] = "--";
     size_t count = 0;
@@ -248,7 +252,7 @@ static void run_child(char *const *command, const struct gf_env *env, int folder
     while (command[count])
         count++;
     char **argv = calloc(count + 4, sizeof(*argv));
-    const int output = gf_output_open_to_append(gf_text(OUTPUT, folder));
+    const int output = gf_output_open_to_append(gf_text(OUTPUT, folder->fd));
     const int input = open("/dev/null", O_RDONLY);
     if (!argv || output < 0 || input < 0)
         _exit(GF_EXIT_FAILED);
@@ -256,6 +260,7 @@ static void run_child(char *const *command, const struct gf_env *env, int folder
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     sigaction(SIGCHLD, &outer_child, NULL);
+    set_environment(arm, folder->path);
     /* If the comparison is killed, the kernel also ends the command. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     argv[0] = self;
@@ -263,7 +268,7 @@ static void run_child(char *const *command, const struct gf_env *env, int folder
     argv[2] = end;
     for (size_t i = 0; i < count; i++)
         argv[3 + i] = command[i];
-    execve("/proc/self/exe", argv, env->entries);
+    execv("/proc/self/exe", argv);
     _exit(GF_EXIT_FAILED);
 }
 
@@ -308,11 +313,6 @@ static void collect(int folder, struct gf_figures *ret)
     }
 }
 
-struct run_folder {
-    char path[PATH_MAX]; /* for the command's processes */
-    int fd;
-};
-
 /*
  * Runs the command by `gpufeed run` with the arm's variables, and waits for its end. Reports and
  * output go into the folder, which is emptied afterwards. Returns 0 or -errno. If the command
@@ -322,18 +322,16 @@ struct run_folder {
 static int run_once(const struct gf_arm *arm, char *const *command, const struct run_folder *folder,
                     struct gf_run *ret)
 {
-    struct gf_env env;
     int status;
 
     *ret = (struct gf_run){0};
     if (pending)
         return -EINTR;
-    set_environment(&env, arm, folder->path);
     fflush(stdout);
     const uint64_t start_ns = gf_now_ns();
     const pid_t child = fork();
     if (child == 0)
-        run_child(command, &env, folder->fd);
+        run_child(arm, command, folder);
     int error = child < 0 ? -errno : 0;
     if (!error)
         clocks_begin();
@@ -344,7 +342,6 @@ static int run_once(const struct gf_arm *arm, char *const *command, const struct
     }
     ret->clock = clocks_end();
     ret->wall_s = (double)(gf_now_ns() - start_ns) / 1e9;
-    gf_env_free(&env);
     if (pending)
         error = -EINTR;
     else if (error)
@@ -420,7 +417,7 @@ struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t c
 /* Creates the folder of the reports. */
 static int make_folder(struct run_folder *ret)
 {
-    const char *parent = gf_launch_variable(environ, "TMPDIR");
+    const char *parent = getenv("TMPDIR");
     struct stat found;
 
     snprintf(ret->path, sizeof(ret->path), "%s/gpufeed-compare-XXXXXX",

@@ -2,7 +2,6 @@
 /* CPUs, clocks, idle states. */
 #include "base/clock.h"
 #include "os/cgroup.h"
-#include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
@@ -58,14 +57,14 @@ void gf_check_feeding(const struct gf_check_input *input, struct gf_findings *re
  * Returns the largest value of the variables in `names`, and the name of that variable. Returns 0
  * if no variable is set to a number.
  */
-static unsigned long read_threads(const struct gf_check_input *input, const char **ret_name)
+static unsigned long read_threads(const char **ret_name)
 {
     static const char *const names[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS",
                                         "OPENBLAS_NUM_THREADS"};
     unsigned long most = 0;
 
     for (size_t i = 0; i < GF_ARRAY_LEN(names); i++) {
-        const char *text = gf_launch_variable(input->envp, names[i]);
+        const char *text = getenv(names[i]);
         const unsigned long value = text ? strtoul(text, NULL, 10) : 0;
         if (value > most && value < 1UL << 20) {
             most = value;
@@ -79,7 +78,7 @@ void gf_check_thread_counts(const struct gf_check_input *input, struct gf_findin
 {
     const struct gf_facts *facts = &input->topo->facts;
     const char *name = "OMP_NUM_THREADS";
-    const unsigned long set = read_threads(input, &name);
+    const unsigned long set = read_threads(&name);
     const double usable = count_cpus(input);
     const unsigned cpus = usable > 1 ? (unsigned)usable : 1;
     /* If the launcher did not narrow the mask, all ranks of this host share its CPUs. */

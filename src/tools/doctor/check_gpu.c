@@ -2,7 +2,6 @@
 /* GPUs, links, driver. */
 #include "base/input_file.h"
 #include "host/locate.h"
-#include "os/launch.h"
 #include "os/procfs.h"
 #include "tools/doctor/finding.h"
 
@@ -311,7 +310,7 @@ void gf_check_driver(const struct gf_check_input *input, struct gf_findings *ret
 {
     char line[256];
     /* NVIDIA's container images set this variable. */
-    const char *toolkit = gf_launch_variable(input->envp, "CUDA_VERSION");
+    const char *toolkit = getenv("CUDA_VERSION");
     const unsigned cuda = toolkit ? (unsigned)strtoul(toolkit, NULL, 10) : 0;
 
     if (!gf_host_line(input, line, sizeof(line), "proc/driver/nvidia/version"))

@@ -3,11 +3,11 @@
 #include "config/option_text.h"
 #include "host/machine_load.h"
 #include "os/cgroup.h"
-#include "os/launch.h"
 #include "tools/common/cli.h"
 #include "tools/doctor/finding.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 
 static const struct {
     const char *name;
@@ -76,14 +76,14 @@ static void print_doctor_help(void)
  */
 static bool runs_in(const struct gf_check_input *input, enum gf_where where)
 {
-    const bool in_pod = gf_launch_variable(input->envp, "KUBERNETES_SERVICE_HOST");
+    const bool in_pod = getenv("KUBERNETES_SERVICE_HOST");
     char container[GF_CONTAINER_ID];
 
     switch (where) {
     case gf_where_kubernetes:
         return in_pod;
     case gf_where_slurm:
-        return gf_launch_variable(input->envp, "SLURM_JOB_ID");
+        return getenv("SLURM_JOB_ID");
     default:
         return !in_pod && !gf_check_is_recorded(input) && gf_container_id(container);
     }
@@ -182,7 +182,7 @@ static int show_findings(struct gf_check_input *input, enum output output)
     const int error = gf_machine_load(input->root, &machine);
     if (error)
         return gf_cli_fail(GF_EXIT_CANNOT_LOOK, "%s", gf_cli_machine_reason(input->root, error));
-    gf_topo_gather(machine, input->root, environ, &topo);
+    gf_topo_gather(machine, input->root, &topo);
     input->topo = &topo;
     gf_doctor_run(input, &findings);
     if (output == OUTPUT_JSON)
@@ -250,7 +250,7 @@ int gf_cmd_doctor(int argc, char **argv)
     static const struct gf_words words = {.help = print_doctor_help, .flag = read_doctor_flag};
     static struct gf_options options;
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = flags};
-    struct arguments arguments = {.input = {.envp = environ, .options = &options}};
+    struct arguments arguments = {.input = {.options = &options}};
     struct gf_check_input *input = &arguments.input;
     int code;
 

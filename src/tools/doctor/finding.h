@@ -9,7 +9,6 @@
 struct gf_check_input {
     const char *root; /* "": this machine; otherwise the folder of a recorded machine */
     const struct gf_topo *topo;
-    char *const *envp;                /* this process's environment, also for a recorded machine */
     const struct gf_options *options; /* those of this process's environment */
     const char *data; /* absolute path of a folder with the program's data; NULL if not given */
 };

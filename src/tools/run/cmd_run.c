@@ -15,9 +15,6 @@
 /* Shows what `gpufeed run` would do (--print). */
 
 struct gf_plan {
-    const char *program;  /* the file */
-    char *const *command; /* the words of the command */
-    const struct gf_env *env;
     const char *obstacle; /* why the program does not load the library; NULL if it does */
     bool huge_pages_off;  /* PR_SET_THP_DISABLE is set */
     char binding[2048];   /* "" if the program does not load the library */
@@ -26,33 +23,31 @@ struct gf_plan {
 
 #define PRELOAD "LD_PRELOAD"
 
-/* Whether the entry is this process's own. gf_env_copy does not copy the strings. */
-static bool is_inherited(const char *entry)
+static bool is_among(const char *entry, char *const *list)
 {
-    for (char **own = environ; *own; own++)
-        if (*own == entry)
-            return true;
-    return false;
+    while (*list && *list != entry)
+        list++;
+    return *list;
 }
 
 /*
  * Prints the options that the user or this command has set, then the other variables that the command
- * sets.
+ * sets. inherited: the entries of the environment before.
  */
-static void print_variables(const struct gf_env *env)
+static void print_variables(char *const *inherited)
 {
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
-        const char *value = gf_env_get(env, gf_option_rows[i].name);
+        const char *value = getenv(gf_option_rows[i].name);
         if (!value)
             continue;
         printf("%s=", gf_option_rows[i].name);
         gf_shell_word(stdout, value);
         putchar('\n');
     }
-    for (size_t i = 0; i < env->count; i++)
-        if (!is_inherited(env->entries[i]) && strncmp(env->entries[i], "GPUFEED", 7) != 0 &&
-            strncmp(env->entries[i], PRELOAD "=", sizeof(PRELOAD)) != 0)
-            printf("%s\n", env->entries[i]);
+    for (char *const *entry = environ; *entry; entry++)
+        if (!is_among(*entry, inherited) && strncmp(*entry, "GPUFEED", 7) != 0 &&
+            strncmp(*entry, PRELOAD "=", sizeof(PRELOAD)) != 0)
+            puts(*entry);
 }
 
 static void print_plain(const char *label, const char *text)
@@ -63,24 +58,25 @@ static void print_plain(const char *label, const char *text)
     free(plain);
 }
 
-static void gf_plan_print(const struct gf_plan *plan)
+static void gf_plan_print(const struct gf_plan *plan, const char *program, char *const *command,
+                          char *const *inherited)
 {
-    const char *preload = gf_env_get(plan->env, PRELOAD);
+    const char *preload = getenv(PRELOAD);
 
-    print_plain("program", plan->program);
-    if (plan->command[1])
+    print_plain("program", program);
+    if (command[1])
         fputs("arguments  ", stdout);
-    for (char *const *word = plan->command + 1; *word; word++) {
+    for (char *const *word = command + 1; *word; word++) {
         putchar(' ');
         gf_shell_word(stdout, *word);
     }
-    if (plan->command[1])
+    if (command[1])
         putchar('\n');
     if (plan->obstacle)
         printf("library     not loaded: %s%s\n", plan->obstacle,
                preload && *preload ? "; child processes inherit LD_PRELOAD" : "");
-    print_plain("LD_PRELOAD", preload ? preload : "");
-    print_variables(plan->env);
+    print_plain(PRELOAD, preload ? preload : "");
+    print_variables(inherited);
     if (plan->huge_pages_off)
         puts("huge pages  off (PR_SET_THP_DISABLE)");
     if (*plan->binding)
@@ -99,25 +95,24 @@ static void gf_plan_print(const struct gf_plan *plan)
  * Reports invalid options, and removes them so that the library does not report them again in the
  * program.
  */
-static void drop_invalid_options(struct gf_env *env)
+static void drop_invalid_options(void)
 {
-    size_t kept = 0;
+    char **kept = environ;
 
-    gf_validate_environment(env->entries, true, gf_cli_report, NULL);
-    for (size_t i = 0; i < env->count; i++)
-        if (!gf_validate_rejects(env->entries[i]))
-            env->entries[kept++] = env->entries[i];
-    env->count = kept;
-    env->entries[kept] = NULL;
+    gf_validate_environment(environ, true, gf_cli_report, NULL);
+    for (char **entry = environ; *entry; entry++)
+        if (!gf_validate_rejects(*entry))
+            *kept++ = *entry;
+    *kept = NULL;
 }
 
-static void set_defaults(struct gf_env *env)
+static void set_defaults(void)
 {
     for (size_t i = 0; i < GF_OPTION_COUNT; i++) {
         const struct gf_option_row *row = &gf_option_rows[i];
         const char *fallback = gf_option_fallback(row, true);
-        if (strcmp(fallback, row->fallback) != 0 && !gf_env_get(env, row->name))
-            gf_env_set(env, row->name, fallback);
+        if (strcmp(fallback, row->fallback) != 0 && !getenv(row->name))
+            gf_env_set(row->name, fallback);
     }
 }
 
@@ -140,9 +135,9 @@ static bool preloads_sanitizer(const char *preload)
  * If a variable would make the program fail with the library preloaded, prints an error and returns
  * the reason. Otherwise returns NULL.
  */
-static const char *find_obstacle_in_environment(const struct gf_env *env, const char *name)
+static const char *find_obstacle_in_environment(const char *name)
 {
-    const char *audit = gf_env_get(env, "LD_AUDIT"), *tunables = gf_env_get(env, "GLIBC_TUNABLES");
+    const char *audit = getenv("LD_AUDIT"), *tunables = getenv("GLIBC_TUNABLES");
 
     /* With LD_AUDIT, glibc reserves too little static TLS for a preloaded jemalloc. */
     if (audit && *audit && !(tunables && strstr(tunables, "glibc.rtld.optional_static_tls="))) {
@@ -151,7 +146,7 @@ static const char *find_obstacle_in_environment(const struct gf_env *env, const 
                      name);
         return "LD_AUDIT exhausts static TLS";
     }
-    if (preloads_sanitizer(gf_env_get(env, "LD_PRELOAD"))) {
+    if (preloads_sanitizer(getenv(PRELOAD))) {
         gf_cli_error(
             "the sanitizer in LD_PRELOAD must be the first entry: %s runs without the library",
             name);
@@ -161,24 +156,15 @@ static const char *find_obstacle_in_environment(const struct gf_env *env, const 
 }
 
 /*
- * Removes the library from the program's LD_PRELOAD. An outer `gpufeed run` or the container image
- * may have added it.
+ * Puts the library first in the program's LD_PRELOAD, or removes it: an outer `gpufeed run` or the container
+ * image may have added it.
  */
-static void remove_preload(struct gf_env *env, const char *library)
+static void put_preload(const char *library, bool is_wanted)
 {
-    const char *present = gf_env_get(env, "LD_PRELOAD");
-    if (!present)
-        return;
-    char *joined = gf_ld_preload_join(library, present);
+    char *joined = gf_ld_preload_join(library, getenv(PRELOAD));
     const char *rest = joined + strlen(library);
-    gf_env_set(env, "LD_PRELOAD", *rest == ':' ? rest + 1 : NULL);
-    free(joined);
-}
 
-static void add_preload(struct gf_env *env, const char *library)
-{
-    char *joined = gf_ld_preload_join(library, gf_env_get(env, "LD_PRELOAD"));
-    gf_env_set(env, "LD_PRELOAD", joined);
+    gf_env_set(PRELOAD, is_wanted ? joined : *rest == ':' ? rest + 1 : NULL);
     free(joined);
 }
 
@@ -187,8 +173,7 @@ static void add_preload(struct gf_env *env, const char *library)
  * will not load the library, prints an error and sets *ret_why to the reason, otherwise to NULL.
  * Returns 0, or -errno if the library is missing or damaged.
  */
-static int set_preload(struct gf_env *env, const char *program, const char *name,
-                       const char **ret_why)
+static int set_preload(const char *program, const char *name, const char **ret_why)
 {
     char library[PATH_MAX];
     struct gf_exec_obstacle obstacle;
@@ -211,9 +196,9 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
     const char *fault = gf_elf_fault(library);
     if (fault)
         return gf_cli_fail(-ENOEXEC, "cannot preload %s: %s; install it again", library, fault);
-    *ret_why = find_obstacle_in_environment(env, name);
+    *ret_why = find_obstacle_in_environment(name);
     if (*ret_why) {
-        remove_preload(env, library);
+        put_preload(library, false);
         return 0;
     }
     gf_exec_target_inspect(program, &obstacle);
@@ -221,10 +206,7 @@ static int set_preload(struct gf_env *env, const char *program, const char *name
         gf_cli_error("%s is %s, so a preload cannot work: the program runs without the library",
                      name, obstacle.why);
     *ret_why = obstacle.why;
-    if (!obstacle.why || obstacle.harmless)
-        add_preload(env, library);
-    else
-        remove_preload(env, library);
+    put_preload(library, !obstacle.why || obstacle.harmless);
     return 0;
 }
 
@@ -249,24 +231,24 @@ static void format_prebind(const struct gf_prebind *prebind, char *buf, size_t s
  * at GPUFEED_VERBOSE=2 or after a failure, because the library later reports the binding that it
  * reads back from the kernel.
  */
-static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
+static void bind_before_exec(bool dry, struct gf_plan *plan)
 {
     static struct gf_options options;
     static struct gf_prebind prebind;
     struct gf_cpus start;
 
-    gf_options_load(&options, env->entries);
+    gf_options_load(&options, environ);
     const bool has_start = gf_tasks_get_mask(0, &start) == 0;
     plan->huge_pages_off = options.huge_pages == gf_huge_pages_off;
     if (!dry && plan->huge_pages_off && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
         gf_cli_error("GPUFEED_HUGE_PAGES=off has no effect: prctl(PR_SET_THP_DISABLE): %s",
                      strerror(errno));
-    gf_prebind_apply(env, &options, dry, &prebind);
+    gf_prebind_apply(&options, dry, &prebind);
     format_prebind(&prebind, plan->binding, sizeof(plan->binding));
-    if (options.tcmalloc == gf_tcmalloc_tune && !gf_env_get(env, GF_LAUNCH_TCMALLOC_CACHES))
-        gf_env_set(env, GF_LAUNCH_TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
+    if (options.tcmalloc == gf_tcmalloc_tune && !getenv(GF_LAUNCH_TCMALLOC_CACHES))
+        gf_env_set(GF_LAUNCH_TCMALLOC_CACHES, TCMALLOC_CACHES_BYTES);
     if (options.omp == gf_omp_auto && has_start)
-        gf_thread_count_apply(env, &start, prebind.known);
+        gf_thread_count_apply(&start, prebind.known);
     if (!dry && (options.verbose >= 2 || (*prebind.note && options.verbose >= 1)))
         gf_cli_error("%s", plan->binding);
 }
@@ -275,11 +257,10 @@ static void bind_before_exec(struct gf_env *env, bool dry, struct gf_plan *plan)
  * Carries out --shm=huge, or only describes it in the plan. If that fails, prints why, and the program
  * runs with the present mount. Returns false for a rank of several, after an error.
  */
-static bool mount_shm(const struct gf_env *env, char *const *command, bool dry,
-                      struct gf_plan *plan)
+static bool mount_shm(char *const *command, bool dry, struct gf_plan *plan)
 {
-    const char *verbose = gf_env_get(env, "GPUFEED_VERBOSE");
-    const enum gf_shm result = gf_shm_mount(command, env, dry, plan->shm, sizeof(plan->shm));
+    const char *verbose = getenv("GPUFEED_VERBOSE");
+    const enum gf_shm result = gf_shm_mount(command, dry, plan->shm, sizeof(plan->shm));
 
     if (result == gf_shm_ranks)
         return gf_cli_fail(false,
@@ -354,7 +335,7 @@ static int report_missing_value(const struct option *flag)
     return gf_cli_fail(-EINVAL, "--%s needs a value; allowed: %s", flag->name, allowed);
 }
 
-static int set_option(const struct option *flag, const char *value, struct gf_env *env)
+static int set_option(const struct option *flag, const char *value)
 {
     const struct gf_option_row *row = &gf_option_rows[flag->val - FLAG_OPTION];
     char mistake[256];
@@ -362,15 +343,15 @@ static int set_option(const struct option *flag, const char *value, struct gf_en
     if (gf_option_check(row, value))
         return gf_cli_fail(-EINVAL, "--%s=%.80s %s", flag->name, value,
                            gf_validate_value(row, value, mistake, sizeof(mistake)));
-    gf_env_set(env, row->name, value);
+    gf_env_set(row->name, value);
     return 0;
 }
 
 /*
- * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables in env. Returns 0,
- * or -EINVAL after printing one line on standard error.
+ * Reads argv[1..] up to "--" or the first operand, and sets the flags' variables. Returns 0, or -EINVAL
+ * after printing one line on standard error.
  */
-static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_flags *ret)
+static int read_flags(int argc, char **argv, struct gf_run_flags *ret)
 {
     struct gf_flags reader = {.argc = argc, .argv = argv, .flags = make_table()};
     int code;
@@ -389,7 +370,7 @@ static int read_flags(int argc, char **argv, struct gf_env *env, struct gf_run_f
             return gf_cli_fail(-EINVAL, "--shm=%.80s is not valid; allowed: huge", optarg);
         else if (code == GF_FLAG_NO_VALUE)
             return report_missing_value(reader.flag);
-        else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg, env))
+        else if (code == GF_FLAG_INVALID || set_option(reader.flag, optarg))
             return -EINVAL;
     }
     ret->command = reader.at;
@@ -441,15 +422,14 @@ static void print_run_help(void)
 
 int gf_cmd_run(int argc, char **argv)
 {
-    struct gf_env env;
     struct gf_run_flags flags;
     char program[PATH_MAX];
     struct gf_plan plan = {0};
     struct sigaction bus_error;
     sigset_t mask;
+    char *const *inherited = environ; /* what gf_env_set adds is in a copy of this list */
 
-    gf_env_copy(environ, &env);
-    if (read_flags(argc, argv, &env, &flags))
+    if (read_flags(argc, argv, &flags))
         return GF_EXIT_USAGE;
     if (flags.help) {
         print_run_help();
@@ -461,32 +441,28 @@ int gf_cmd_run(int argc, char **argv)
     if (flags.init && !flags.print && !gf_init_fork(&code))
         return code;
     char **command = argv + flags.command;
-    drop_invalid_options(&env);
-    const int missing =
-        gf_exec_target_find(command[0], gf_env_get(&env, "PATH"), program, sizeof(program));
+    drop_invalid_options();
+    const int missing = gf_exec_target_find(command[0], getenv("PATH"), program, sizeof(program));
     if (missing)
         return report_not_run(command[0], "", -missing);
-    set_defaults(&env);
+    set_defaults();
     sigaction(SIGBUS, NULL, &bus_error);
     sigprocmask(SIG_BLOCK, NULL, &mask);
     gf_bus_error_survive(); /* the program's file is mapped */
-    if (set_preload(&env, program, command[0], &plan.obstacle))
+    if (set_preload(program, command[0], &plan.obstacle))
         return GF_EXIT_FAILED;
-    gf_env_set(&env, GF_NAME_RUN, gf_text("%d", getpid()));
+    gf_env_set(GF_NAME_RUN, gf_text("%d", getpid()));
     if (!plan.obstacle)
-        bind_before_exec(&env, flags.print, &plan);
-    if (flags.shm && !mount_shm(&env, command, flags.print, &plan))
+        bind_before_exec(flags.print, &plan);
+    if (flags.shm && !mount_shm(command, flags.print, &plan))
         return GF_EXIT_USAGE;
     if (flags.print) {
-        plan.program = program;
-        plan.command = command;
-        plan.env = &env;
-        gf_plan_print(&plan);
+        gf_plan_print(&plan, program, command, inherited);
         return GF_EXIT_OK;
     }
     sigaction(SIGBUS, &bus_error, NULL);
     sigprocmask(SIG_SETMASK, &mask, NULL);
-    execvpe(command[0], command, env.entries);
+    execvp(command[0], command);
     const int error = errno;
     gf_bus_error_survive();
     return report_not_run(command[0], program, error);

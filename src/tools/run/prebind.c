@@ -81,15 +81,14 @@ static void gf_predict_gpu(const struct gf_machine *machine, const struct gf_vis
  * facts contain the mask or policy from before that run, otherwise the present one.
  * *ret_outer_policy is true if the outer run set the present policy.
  */
-static void gather_facts(const struct gf_env *env, const struct gf_cpus *present,
-                         struct gf_facts *ret, bool *ret_outer_policy)
+static void gather_facts(const struct gf_cpus *present, struct gf_facts *ret,
+                         bool *ret_outer_policy)
 {
     static struct gf_hint hint;
     /* An outer `gpufeed run` or the library has put the hint there, if its mask is still set. */
-    const bool has_outer =
-        gf_hint_read(env->entries, &hint) == 0 && gf_set_equal(&hint.set, present);
+    const bool has_outer = gf_hint_read(environ, &hint) == 0 && gf_set_equal(&hint.set, present);
 
-    gf_facts_gather("", env->entries, has_outer ? &hint.was : present, ret);
+    gf_facts_gather("", environ, has_outer ? &hint.was : present, ret);
     /* The cgroup may now permit fewer CPUs than when the hint was written. */
     if (has_outer && gf_set_meet(&ret->start, &ret->cpuset))
         gf_set_and(&ret->start, &ret->start, &ret->cpuset);
@@ -121,21 +120,8 @@ static void decide_binding(const struct gf_machine *machine, struct gf_facts *fa
                       &ret->verdict);
 }
 
-static void set_hint(struct gf_env *env, const struct gf_cpus *was, const struct gf_cpus *set,
-                     int policy, const struct gf_nodes *nodes)
-{
-    struct gf_hint hint = {.pid = getpid(), .was = *was, .set = *set, .policy = policy};
-    char *entry = gf_cli_memory(malloc(GF_HINT_MAX));
-
-    if (policy != GF_MPOL_DEFAULT)
-        hint.nodes = *nodes;
-    if (gf_hint_format(&hint, entry, GF_HINT_MAX) > 0)
-        gf_env_set(env, GF_NAME_BOUND, entry + sizeof(GF_NAME_BOUND));
-    free(entry);
-}
-
-static void bind_self(struct gf_env *env, const struct gf_cpus *present, const struct gf_cpus *was,
-                      bool outer_policy, struct gf_prebind *ret)
+static void bind_self(const struct gf_cpus *present, const struct gf_cpus *was, bool outer_policy,
+                      struct gf_prebind *ret)
 {
     const struct gf_cpus *wanted = ret->verdict.bound == gf_bound_none ? was : &ret->verdict.cpus;
     struct gf_cpus result;
@@ -159,7 +145,10 @@ static void bind_self(struct gf_env *env, const struct gf_cpus *present, const s
             snprintf(ret->note, sizeof(ret->note), "set_mempolicy: %s", strerror(-error));
         policy = GF_MPOL_DEFAULT;
     }
-    set_hint(env, was, wanted, policy, &ret->verdict.policy_nodes);
+    struct gf_hint hint = {.pid = getpid(), .was = *was, .set = *wanted, .policy = policy};
+    if (policy != GF_MPOL_DEFAULT)
+        hint.nodes = ret->verdict.policy_nodes;
+    gf_hint_publish(&hint);
 }
 
 static bool has_effect(const struct gf_verdict *verdict)
@@ -168,8 +157,7 @@ static bool has_effect(const struct gf_verdict *verdict)
                                            : verdict->bound != gf_bound_submitters;
 }
 
-void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
-                      struct gf_prebind *ret)
+void gf_prebind_apply(const struct gf_options *options, bool dry, struct gf_prebind *ret)
 {
     static struct gf_facts facts;
     static struct gf_visible_gpus visible;
@@ -196,16 +184,15 @@ void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool
                  gf_cli_machine_reason(root, error));
         return;
     }
-    gather_facts(env, &present, &facts, &outer_policy);
+    gather_facts(&present, &facts, &outer_policy);
     gf_visible_gpus_read(machine, root, &visible);
-    gf_visible_gpus_choose(&visible, gf_env_get(env, "CUDA_VISIBLE_DEVICES"),
-                           gf_env_get(env, "CUDA_DEVICE_ORDER"));
+    gf_visible_gpus_choose(&visible, getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"));
     gf_predict_gpu(machine, &visible, &facts.rank, options->bind, prediction);
     if (prediction->count) {
         decide_binding(machine, &facts, options, ret);
         ret->known = true;
         if (!dry && has_effect(&ret->verdict))
-            bind_self(env, &present, &facts.start, outer_policy, ret);
+            bind_self(&present, &facts.start, outer_policy, ret);
     }
     gf_machine_free(machine);
 }

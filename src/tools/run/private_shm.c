@@ -49,12 +49,12 @@ static bool read_options(const char *folder, char *ret, size_t size)
 }
 
 /* Whether the launcher has started, or may have started, other ranks on this host. */
-static bool has_other_ranks(const struct gf_env *env)
+static bool has_other_ranks(void)
 {
-    const char *ranks = gf_env_get(env, "WORLD_SIZE");
+    const char *ranks = getenv("WORLD_SIZE");
     struct gf_rank rank;
 
-    gf_launch_rank(env->entries, &rank);
+    gf_launch_rank(environ, &rank);
     if (rank.local_size > 0)
         return rank.local_size > 1;
     return rank.source ? rank.size != 1 : ranks && gf_procfs_number(ranks) > 1;
@@ -72,12 +72,12 @@ static const char *find_word(char *const *words)
  * Returns the word or variable that names a file in /dev/shm, which the program would not find, or the
  * working folder if it is /dev/shm or below it; else NULL.
  */
-static const char *find_file(char *const *command, const struct gf_env *env)
+static const char *find_file(char *const *command)
 {
     static char here[PATH_MAX + 1];
     const char *found = find_word(command);
 
-    found = found ? found : find_word(env->entries);
+    found = found ? found : find_word(environ);
     if (!found && getcwd(here, PATH_MAX))
         found = find_word((char *[]){strcat(here, "/"), NULL});
     return found;
@@ -213,8 +213,7 @@ static const char *plan_mount(struct new_mount *ret)
     return NULL;
 }
 
-enum gf_shm gf_shm_mount(char *const *command, const struct gf_env *env, bool dry, char *ret,
-                         size_t size)
+enum gf_shm gf_shm_mount(char *const *command, bool dry, char *ret, size_t size)
 {
     struct new_mount *new =
         mmap(NULL, sizeof(*new), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -228,9 +227,9 @@ enum gf_shm gf_shm_mount(char *const *command, const struct gf_env *env, bool dr
     } else if (strstr(new->options, ",huge=always") || strstr(new->options, ",huge=within_size")) {
         snprintf(ret, size, "not changed, %s", new->options);
         return gf_shm_kept;
-    } else if (has_other_ranks(env)) {
+    } else if (has_other_ranks()) {
         return gf_shm_ranks;
-    } else if ((why = find_file(command, env))) {
+    } else if ((why = find_file(command))) {
         /* Without the value of a variable, which may be secret. */
         snprintf(ret, size, "the program would not find files in " FOLDER ": %.*s",
                  (int)strcspn(why, "=\n"), why);

@@ -8,31 +8,18 @@
 #include "tools/topo/topo.h"
 
 /*
- * environ.c: the environment of the program to run, a modifiable copy of this process's
- * environment.
+ * environ.c: sets a variable of this process, which the program inherits; if value is NULL, removes it. Exits
+ * if memory is short.
  */
-struct gf_env {
-    char **entries; /* the vector for execve, with a final NULL */
-    size_t count;
-};
-
-/* Copies the vector, but not its strings. These functions exit the process if memory is short. */
-void gf_env_copy(char *const *envp, struct gf_env *ret);
-void gf_env_free(struct gf_env *env);
-
-/* Returns the value of a variable; NULL if the variable is not set. */
-const char *gf_env_get(const struct gf_env *env, const char *name);
-
-/* Replaces all entries of a variable by one entry; if value is NULL, removes the entries. */
-void gf_env_set(struct gf_env *env, const char *name, const char *value);
+void gf_env_set(const char *name, const char *value);
 
 /*
- * GPUFEED_OMP=auto: sets OMP_NUM_THREADS in env, unless it is already set, to this process's share of the CPUs in
+ * GPUFEED_OMP=auto: sets OMP_NUM_THREADS, unless it is already set, to this process's share of the CPUs in
  * `start`, the mask before the binding. Ranks that share this mask get equal parts. If no launcher
  * gives the number of ranks, the variable is set only if one_gpu is true, because a program with
  * several GPUs may start ranks itself. The process must have one thread.
  */
-void gf_thread_count_apply(struct gf_env *env, const struct gf_cpus *start, bool one_gpu);
+void gf_thread_count_apply(const struct gf_cpus *start, bool one_gpu);
 
 /* exec_target.c: finds the program to run, and what prevents a preload in it. */
 
@@ -100,12 +87,11 @@ struct gf_prebind {
 };
 
 /*
- * Decides about the binding by options and env. Unless `dry`, binds the process, which must have
- * one thread, and puts a hint for the library into env. If the mask cannot be set, mask and policy
+ * Decides about the binding by options and environment. Unless `dry`, binds the process, which must have
+ * one thread, and puts a hint for the library into the environment. If the mask cannot be set, mask and policy
  * stay unchanged.
  */
-void gf_prebind_apply(struct gf_env *env, const struct gf_options *options, bool dry,
-                      struct gf_prebind *ret);
+void gf_prebind_apply(const struct gf_options *options, bool dry, struct gf_prebind *ret);
 
 /* init.c: `gpufeed run --init`: this process stays as the init of a container. */
 
@@ -140,5 +126,4 @@ enum gf_shm {
  *
  * ret: the mount's options as the kernel reports them, or why there is no new mount.
  */
-enum gf_shm gf_shm_mount(char *const *command, const struct gf_env *env, bool dry, char *ret,
-                         size_t size);
+enum gf_shm gf_shm_mount(char *const *command, bool dry, char *ret, size_t size);

@@ -258,7 +258,7 @@ static int show_machine(const char *root, bool json)
     const int error = gf_machine_load(root, &machine);
     if (error)
         return gf_cli_fail(GF_EXIT_FAILED, "%s", gf_cli_machine_reason(root, error));
-    gf_topo_gather(machine, root, environ, &topo);
+    gf_topo_gather(machine, root, &topo);
     if (json)
         gf_cli_print_json(topo_json(&topo));
     else

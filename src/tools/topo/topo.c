@@ -278,8 +278,7 @@ static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
            gf_set_parse(list, ret) == 0 && !gf_set_empty(ret);
 }
 
-void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
-                    struct gf_topo *ret)
+void gf_topo_gather(const struct gf_machine *machine, const char *root, struct gf_topo *ret)
 {
     struct gf_visible_gpus all;
     struct gf_cpus start = {0};
@@ -290,11 +289,11 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, char *co
     if (gf_set_empty(&start) && sched_getaffinity(0, sizeof(start), (cpu_set_t *)&start))
         start = machine->online;
     /* The limits belong to the process with this mask, which may be the recorded one. */
-    gf_facts_gather(ret->has_mask ? root : "", envp, &start, &ret->facts);
+    gf_facts_gather(ret->has_mask ? root : "", environ, &start, &ret->facts);
     gf_visible_gpus_read(machine, root, &all);
     ret->visible = all;
-    gf_visible_gpus_choose(&ret->visible, gf_launch_variable(envp, "CUDA_VISIBLE_DEVICES"),
-                           gf_launch_variable(envp, "CUDA_DEVICE_ORDER"));
+    gf_visible_gpus_choose(&ret->visible, getenv("CUDA_VISIBLE_DEVICES"),
+                           getenv("CUDA_DEVICE_ORDER"));
     for (size_t i = 0; i < machine->gpu_count && ret->gpu_count < GF_VISIBLE_GPUS_MAX; i++)
         add_gpu(ret, &machine->gpus[i], &all);
 }

@@ -76,8 +76,7 @@ struct gf_topo {
  * Gathers the data about this process and about a machine, whose files are at root. *ret refers to
  * the machine.
  */
-void gf_topo_gather(const struct gf_machine *machine, const char *root, char *const *envp,
-                    struct gf_topo *ret);
+void gf_topo_gather(const struct gf_machine *machine, const char *root, struct gf_topo *ret);
 
 /* recording.c: the kernel's cpufreq files of a CPU, whose values all CPUs of a policy share. */
 #define GF_CPUFREQ "sys/devices/system/cpu/cpu%u/cpufreq/"
