@@ -229,22 +229,22 @@ const char *gf_option_wrong_word(const struct gf_option_row *row, const char *va
     return row->kind == gf_option_list && parse_list(row, value, &bits, buf) ? buf : value;
 }
 
-/* Stores a value that gf_option_check has accepted. */
-static void set_value(struct gf_options *o, size_t index, const char *value)
+/* Stores a valid value. Returns false if it is not valid. */
+static bool set_value(struct gf_options *o, size_t index, const char *value)
 {
     const struct gf_option_row *row = &gf_option_rows[index];
     void *const at = (char *)o + offsets[index].value;
     union value parsed;
 
-    if (row->kind == gf_option_path || row->kind == gf_option_names) {
+    if (parse_value(row, value, &parsed))
+        return false;
+    if (row->kind == gf_option_path || row->kind == gf_option_names)
         /* "off" means unset, as for other options; ./off names a file. */
-        if (strcasecmp(value, "off") == 0)
-            value = "";
-        memcpy(at, value, strlen(value) + 1);
-        return;
-    }
-    parse_value(row, value, &parsed);
-    memcpy(at, &parsed, row->kind == gf_option_size ? sizeof(parsed.bytes) : sizeof(parsed.number));
+        strcpy(at, strcasecmp(value, "off") == 0 ? "" : value);
+    else
+        memcpy(at, &parsed,
+               row->kind == gf_option_size ? sizeof(parsed.bytes) : sizeof(parsed.number));
+    return true;
 }
 
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size)
@@ -256,22 +256,12 @@ const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t si
     return buf;
 }
 
-const struct gf_option_row *gf_option_by_flag(const char *flag)
-{
-    char buf[GF_OPTION_FLAG_MAX];
-
-    for (size_t i = 0; i < GF_OPTION_COUNT; i++)
-        if (strcmp(gf_option_flag(&gf_option_rows[i], buf, sizeof(buf)), flag) == 0)
-            return &gf_option_rows[i];
-    return NULL;
-}
-
 const struct gf_option_row *gf_option_by_name(const char *name)
 {
     for (size_t i = 0; i < GF_OPTION_COUNT; i++)
         if (strcmp(gf_option_rows[i].name, name) == 0)
             return &gf_option_rows[i];
-    return gf_option_by_flag(name);
+    return NULL;
 }
 
 void gf_options_load(struct gf_options *ret, char *const *envp)
@@ -286,10 +276,8 @@ void gf_options_load(struct gf_options *ret, char *const *envp)
         if (!row || !*value) /* an empty variable counts as unset */
             continue;
         const size_t index = (size_t)(row - gf_option_rows);
-        const bool is_valid = gf_option_check(row, value) == 0;
-        if (is_valid)
-            set_value(ret, index, value);
-        const enum gf_origin origin = is_valid ? gf_origin_environment : gf_origin_rejected;
+        const enum gf_origin origin =
+            set_value(ret, index, value) ? gf_origin_environment : gf_origin_rejected;
         memcpy((char *)ret + offsets[index].origin, &origin, sizeof(origin));
     }
 }

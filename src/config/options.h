@@ -153,8 +153,5 @@ enum gf_origin gf_option_origin(const struct gf_options *o, const struct gf_opti
  */
 const char *gf_option_flag(const struct gf_option_row *row, char *buf, size_t size);
 
-/*
- * Return the row of a flag ("stage-min") or of a variable ("GPUFEED_STAGE_MIN"); NULL if not found.
- */
-const struct gf_option_row *gf_option_by_flag(const char *flag);
+/* Returns the row of a variable ("GPUFEED_STAGE_MIN"); NULL if not found. */
 const struct gf_option_row *gf_option_by_name(const char *name);
