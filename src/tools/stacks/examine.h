@@ -90,10 +90,9 @@ struct gf_objects;
 
 /*
  * Reads the process's mappings of code. Returns NULL if they cannot be read, or if memory is short.
- * Only one thread may use the result.
+ * Only one thread may use the result, which is never freed: the caller is a child process that ends.
  */
 struct gf_objects *gf_objects_read(pid_t pid);
-void gf_objects_free(struct gf_objects *objects);
 
 /*
  * Writes "function+0x12 (object)". If no symbol covers the address, for example in a stripped

@@ -116,17 +116,6 @@ struct gf_objects *gf_objects_read(pid_t pid)
     return objects;
 }
 
-void gf_objects_free(struct gf_objects *objects)
-{
-    if (!objects)
-        return;
-    for (size_t i = 0; i < objects->count; i++)
-        if (objects->list[i].view.bytes)
-            gf_elf_view_close(&objects->list[i].view);
-    free(objects->list);
-    free(objects);
-}
-
 static void open_object(const struct gf_objects *objects, struct object *object)
 {
     char path[64 + sizeof(object->path)];

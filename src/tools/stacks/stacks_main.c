@@ -197,7 +197,6 @@ static void print_all(const void *closure)
         printf("\n(not shown: %zu thread%s %s)\n", hidden, hidden == 1 ? "" : "s",
                flags.python ? "without Python frames"
                             : "named \"cuda...\" or \"gpufeed...\"; --all shows them");
-    gf_objects_free(objects);
 }
 
 static void put_plain(struct gf_json *json, const char *key, const char *text)

@@ -154,18 +154,13 @@ static int add_new(struct gf_target *target, uint64_t until_ns)
     return found;
 }
 
-GF_COMPARATOR(by_tid, struct gf_target_thread, gf_order(one->tid, other->tid))
-
-/* After the kernel's last process id, ids begin again at small numbers. */
-static void put_main_thread_first(struct gf_target *target)
+/* The main thread first: after the kernel's last process id, ids begin again at small numbers. */
+static int by_tid(const void *a, const void *b, void *pid)
 {
-    for (size_t i = 0; i < target->count; i++)
-        if (target->threads[i].tid == target->pid) {
-            const struct gf_target_thread first = target->threads[i];
-            memmove(target->threads + 1, target->threads, i * sizeof(first));
-            target->threads[0] = first;
-            return;
-        }
+    const pid_t one = ((const struct gf_target_thread *)a)->tid,
+                other = ((const struct gf_target_thread *)b)->tid, first = *(pid_t *)pid;
+
+    return gf_order(one != first, other != first) ?: gf_order(one, other);
 }
 
 int gf_target_stop(struct gf_target *target, pid_t pid)
@@ -183,8 +178,7 @@ int gf_target_stop(struct gf_target *target, pid_t pid)
     if (found < 0)
         return -found;
     if (target->count)
-        qsort(target->threads, target->count, sizeof(*target->threads), by_tid);
-    put_main_thread_first(target);
+        qsort_r(target->threads, target->count, sizeof(*target->threads), by_tid, &pid);
     for (size_t i = 0; i < target->count; i++)
         if (target->threads[i].stopped || !target->threads[i].error ||
             target->threads[i].error == ETIMEDOUT)
