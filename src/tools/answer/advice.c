@@ -31,12 +31,13 @@ struct items {
     unsigned count;
 };
 
-static struct item *new_item(struct items *items, double gain_s, int of)
+/* If the list is full, replaces the last one. text: by gf_text. */
+static void add_item(struct items *items, double gain_s, int of, const char *text)
 {
     struct item *item = &items->list[items->count < ITEMS - 1 ? items->count++ : ITEMS - 1];
 
     *item = (struct item){.gain_s = gain_s, .of = of};
-    return item;
+    snprintf(item->text, sizeof(item->text), "%s", text);
 }
 
 /*
@@ -62,10 +63,9 @@ static void add_gpu_causes(const struct gf_answer *answer, struct items *items)
         if (!*remedy || cause->helped_s <= 0 ||
             (cause->helped_s < LEAST_GPU_SHARE * time->s && !is_slow))
             continue;
-        struct item *item = new_item(items, cause->helped_s, is_slow ? OF_SLOW_RANK : OF_GPU);
-        snprintf(item->text, sizeof(item->text), "%s (%s of GPU time%s): %s",
-                 gf_help_words(gf_help_host, cause->name), gf_amount_time(cause->s),
-                 where_text(answer, rank, cause->line), remedy);
+        add_item(items, cause->helped_s, is_slow ? OF_SLOW_RANK : OF_GPU,
+                 gf_text("%s (%s of GPU time%s): %s", gf_help_words(gf_help_host, cause->name),
+                         gf_amount_time(cause->s), where_text(answer, rank, cause->line), remedy));
     }
 }
 
@@ -89,13 +89,10 @@ static void add_stall_causes(const struct gf_answer *answer, struct items *items
             continue;
         const int64_t rank = most_of(gf_tally_find(&ranks, row->key)), site = most_of(row);
         const bool is_slow = rank >= 0 && rank == answer->slow_rank;
-        struct item *item =
-            new_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS);
-        snprintf(
-            item->text, sizeof(item->text), "%s (%s of stalls%.400s): %s", name,
-            gf_amount_time((double)row->us / 1e6),
-            where_text(answer, rank, site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : ""),
-            gf_help_remedy(gf_help_stall, name));
+        const char *line = site >= 0 ? gf_job_text(answer->job, (uint32_t)site) : "";
+        add_item(items, (double)row->us / 1e6, is_slow ? OF_SLOW_RANK : OF_THREADS,
+                 gf_text("%s (%s of stalls%.400s): %s", name, gf_amount_time((double)row->us / 1e6),
+                         where_text(answer, rank, line), gf_help_remedy(gf_help_stall, name)));
     }
     free(ranks.rows);
 }
@@ -104,20 +101,15 @@ static void add_sums(const struct gf_answer *answer, struct items *items)
 {
     const double least = gf_max(LITTLE_SHARE * (answer->to - answer->from), 0.1);
     const double saved = answer->copies.pinning_saves_s, delay = (double)answer->delay_ms / 1000;
-    struct item *item;
 
-    if (saved > least) {
-        item = new_item(items, saved, OF_THREADS);
-        snprintf(item->text, sizeof(item->text),
-                 "pinning the source (`pin_memory=True`) would save at most %s",
-                 gf_amount_time(saved));
-    }
-    if (delay > least) {
-        item = new_item(items, delay, OF_THREADS);
-        snprintf(item->text, sizeof(item->text),
-                 "threads waited %s for a CPU: use fewer threads, or more CPUs",
-                 gf_amount_time(delay));
-    }
+    if (saved > least)
+        add_item(items, saved, OF_THREADS,
+                 gf_text("pinning the source (`pin_memory=True`) would save at most %s",
+                         gf_amount_time(saved)));
+    if (delay > least)
+        add_item(items, delay, OF_THREADS,
+                 gf_text("threads waited %s for a CPU: use fewer threads, or more CPUs",
+                         gf_amount_time(delay)));
 }
 
 GF_COMPARATOR(by_gain, struct item,

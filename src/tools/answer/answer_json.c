@@ -92,12 +92,11 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
 static json_t *step_of(const struct gf_answer *answer, const struct gf_step *step)
 {
     const struct gf_job_process *process = &answer->job->processes[step->process];
-    const char *reason = gf_step_reason(process, step);
 
     return json_pack("{s:I,s:I,s:I,s:f,s:f,s:I,s:o}", "step", (json_int_t)step->step, "rank",
                      (json_int_t)process->rank, "pid", (json_int_t)process->pid, "at", step->at,
                      "s", step->s, "stall_us", (json_int_t)step->stall_us, "reason",
-                     *reason ? gf_json_text(reason) : json_null());
+                     gf_json_text(gf_step_reason(process, step)));
 }
 
 static json_t *steps_of(const struct gf_answer *answer, unsigned top)
@@ -114,14 +113,14 @@ static json_t *reported_of(const struct gf_answer *answer, const struct gf_repor
 {
     const struct gf_job_process *process = &answer->job->processes[steps->process];
 
-    return json_pack(
-        "{s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "rank", (json_int_t)process->rank, "pid",
-        (json_int_t)process->pid, "source", gf_json_text(steps->source), "copy_bytes",
-        steps->copy_bytes > 0 ? count_of(steps->copy_bytes) : json_null(), "count",
-        count_of(steps->steps), "p50_s", number_or_zero(steps->p50_s), "p99_s",
-        number_or_zero(steps->p99_s), "max_s", number_or_zero(steps->max_s), "data_wait_s",
-        gf_json_number(steps->data_wait_s, steps->data_wait_s >= 0), "slow", count_of(steps->slow),
-        "difference", *steps->difference ? gf_json_text(steps->difference) : json_null());
+    return json_pack("{s:I,s:I,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "rank",
+                     (json_int_t)process->rank, "pid", (json_int_t)process->pid, "source",
+                     gf_json_text(steps->source), "copy_bytes",
+                     steps->copy_bytes > 0 ? count_of(steps->copy_bytes) : json_null(), "count",
+                     count_of(steps->steps), "p50_s", number_or_zero(steps->p50_s), "p99_s",
+                     number_or_zero(steps->p99_s), "max_s", number_or_zero(steps->max_s),
+                     "data_wait_s", gf_json_number(steps->data_wait_s, steps->data_wait_s >= 0),
+                     "slow", count_of(steps->slow), "difference", gf_json_text(steps->difference));
 }
 
 static json_t *rank_of(const struct gf_answer *answer, const struct gf_rank_row *row)

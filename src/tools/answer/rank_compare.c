@@ -168,7 +168,8 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     }
     for (unsigned i = 0; i < time.causes.count; i++) {
         const struct gf_gpu_part *part = &time.causes.list[i];
-        const double excess = part->s / time.s - gf_gpu_time_cause(&answer->gpu_time, part->name);
+        const double excess = part->s / time.s -
+                              gf_gpu_share(&answer->gpu_time, &answer->gpu_time.causes, part->name);
         if (excess > more) {
             more = excess;
             most = part;

@@ -162,7 +162,7 @@ static void say_logged_gpu(struct gf_answer *answer)
 static void say_gpu_time(struct gf_answer *answer)
 {
     const struct gf_gpu_time *time = &answer->gpu_time;
-    const double empty = gf_gpu_time_state(time, "empty");
+    const double empty = gf_gpu_share(time, &time->states, "empty");
     const char *gpus = time->devices > 1 ? "GPUs" : "GPU";
     const char *when = answer->job->since > 0 ? "In the whole job, the" : "The";
 

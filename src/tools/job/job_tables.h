@@ -91,14 +91,9 @@ void gf_gpu_seconds_add(const json_t *report, double *gpu_s, double *empty_s);
 /* Sorts the causes, the longest first. */
 void gf_gpu_time_finish(struct gf_gpu_time *time);
 
-/* Returns the share of the GPUs' time in this state; 0 if no report has the state. */
-double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state);
-
-/*
- * Returns the share of the GPUs' time in which this cause left them without work; 0 if no report
- * has the cause.
- */
-double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause);
+/* Returns the share of the GPUs' time that one of its states or causes has; 0 if no report has it. */
+double gf_gpu_share(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                    const char *name);
 
 /*
  * The GPUs' time by the logs' activity. Reports also have causes, but only of the whole job: with

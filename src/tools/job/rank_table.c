@@ -40,8 +40,8 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
         return;
     gf_gpu_time_add(&gpu, gf_report_at(process->report, "gpu_time"), row->rank);
     row->gpu_s += gpu.s;
-    row->gpu_empty_s += gpu.s * gf_gpu_time_state(&gpu, "empty");
-    row->gpu_copying_s += gpu.s * gf_gpu_time_state(&gpu, "copying");
+    row->gpu_empty_s += gpu.s * gf_gpu_share(&gpu, &gpu.states, "empty");
+    row->gpu_copying_s += gpu.s * gf_gpu_share(&gpu, &gpu.states, "copying");
     gf_copies_add(&copies, process->report);
     for (int way = 0; way < GF_WAYS; way++) {
         const struct gf_copy_sum *sum = &copies.ways[GF_TO_DEVICE][way];

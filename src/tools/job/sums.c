@@ -195,23 +195,13 @@ void gf_gpu_time_finish(struct gf_gpu_time *time)
     qsort(time->causes.list, time->causes.count, sizeof(*time->causes.list), by_time);
 }
 
-static double share_of(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
-                       const char *name)
+double gf_gpu_share(const struct gf_gpu_time *time, const struct gf_gpu_parts *parts,
+                    const char *name)
 {
     for (unsigned i = 0; i < parts->count && time->s > 0; i++)
         if (strcmp(parts->list[i].name, name) == 0)
             return parts->list[i].s / time->s;
     return 0;
-}
-
-double gf_gpu_time_state(const struct gf_gpu_time *time, const char *state)
-{
-    return share_of(time, &time->states, state);
-}
-
-double gf_gpu_time_cause(const struct gf_gpu_time *time, const char *cause)
-{
-    return share_of(time, &time->causes, cause);
 }
 
 void gf_logged_gpu_add(struct gf_logged_gpu *sum, const struct gf_job *job,
