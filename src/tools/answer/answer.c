@@ -110,7 +110,7 @@ static void add_process(struct gf_answer *answer, const struct gf_job_process *p
 
 static size_t count_hosts(const struct gf_job *job)
 {
-    bool *seen = gf_cli_alloc(job->texts.count, sizeof(*seen)); /* by text */
+    GF_OWNED bool *seen = gf_cli_alloc(job->texts.count, sizeof(*seen)); /* by text */
     size_t count = 0;
 
     for (size_t i = 0; i < job->process_count; i++) {
@@ -120,7 +120,6 @@ static size_t count_hosts(const struct gf_job *job)
         count += !seen[host];
         seen[host] = true;
     }
-    free(seen);
     return count;
 }
 

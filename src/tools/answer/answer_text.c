@@ -60,7 +60,7 @@ static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsign
         fputs("\nNo process has a rank.\n", out);
         return;
     }
-    struct gf_rank_row *rows = gf_cli_alloc(table->count, sizeof(*rows));
+    GF_OWNED struct gf_rank_row *rows = gf_cli_alloc(table->count, sizeof(*rows));
     memcpy(rows, table->rows, table->count * sizeof(*rows));
     qsort(rows, table->count, sizeof(*rows), by_need);
     fprintf(out, "\n%-*s %8s %8s %8s %8s %9s  %s\n", LABEL_COLUMNS + 2, "Ranks", "step", "stalled",
@@ -72,7 +72,6 @@ static void gf_rank_text_print(FILE *out, const struct gf_answer *answer, unsign
     fputs("  step: median duration; GPU idle: share of its time without work; CPU wait: run-queue "
           "delay;\n  copies: rate to the GPU\n",
           out);
-    free(rows);
 }
 
 #define SITE_COLUMNS 38

@@ -56,14 +56,12 @@ VALUE(end_of, row->last)
 /* Returns the lower median, so that one of two ranks can differ from the median. */
 static double median(const struct gf_rank_table *table, value_of *value)
 {
-    double *values = gf_cli_alloc(table->count, sizeof(*values));
+    GF_OWNED double *values = gf_cli_alloc(table->count, sizeof(*values));
 
     for (size_t i = 0; i < table->count; i++)
         values[i] = value(&table->rows[i]);
     qsort(values, table->count, sizeof(*values), gf_by_double);
-    const double middle = values[(table->count - 1) / 2];
-    free(values);
-    return middle;
+    return values[(table->count - 1) / 2];
 }
 
 static double span_of(const struct gf_rank_table *table)
@@ -307,7 +305,7 @@ void gf_rank_compare(struct gf_answer *answer)
     answer->slow_rank = -1;
     if (table->count < 2)
         return;
-    struct found *found = gf_cli_alloc(table->count, sizeof(*found));
+    GF_OWNED struct found *found = gf_cli_alloc(table->count, sizeof(*found));
     const struct usual usual = usual_of(table);
     for (size_t i = 0; i < table->count; i++) {
         found[count].row = &table->rows[i];
@@ -322,5 +320,4 @@ void gf_rank_compare(struct gf_answer *answer)
     }
     if (count && found[0].row->excess_s > 0)
         answer->slow_rank = found[0].row->rank;
-    free(found);
 }

@@ -185,7 +185,7 @@ static void say_gpu_time(struct gf_answer *answer)
  */
 static uint32_t main_caller(const struct gf_job *job, int64_t site)
 {
-    uint64_t *us = gf_cli_alloc(job->texts.count, sizeof(*us));
+    GF_OWNED uint64_t *us = gf_cli_alloc(job->texts.count, sizeof(*us));
     uint32_t most = 0;
 
     for (size_t i = 0; i < job->stall_count; i++) {
@@ -195,7 +195,6 @@ static uint32_t main_caller(const struct gf_job *job, int64_t site)
         us[stack->caller] += job->stalls[i].us;
         most = us[stack->caller] > us[most] ? stack->caller : most;
     }
-    free(us);
     return most;
 }
 
@@ -463,7 +462,7 @@ GF_COMPARATOR(by_number, int64_t, gf_order(*one, *other))
 static void say_members(const struct gf_job *job, const struct standing *standing, size_t group,
                         struct gf_textbuf *out)
 {
-    int64_t *rank = gf_cli_alloc(standing->list[group].count, sizeof(*rank));
+    GF_OWNED int64_t *rank = gf_cli_alloc(standing->list[group].count, sizeof(*rank));
     size_t count = 0;
 
     for (size_t i = 0; i < job->process_count; i++) {
@@ -471,7 +470,6 @@ static void say_members(const struct gf_job *job, const struct standing *standin
             continue;
         if (job->processes[i].rank < 0) {
             gf_say(out, "%s", gf_job_process_name(&job->processes[i]));
-            free(rank);
             return;
         }
         rank[count++] = job->processes[i].rank;
@@ -484,7 +482,6 @@ static void say_members(const struct gf_job *job, const struct standing *standin
         if (rank[end] > rank[i])
             gf_say(out, "%s%ld", rank[end] > rank[i] + 1 ? "-" : ", ", rank[end]);
     }
-    free(rank);
 }
 
 /* The group with the fewest processes comes first, because the others may wait for it. */
@@ -534,7 +531,7 @@ static bool say_standing(struct gf_answer *answer)
     const size_t most = answer->job->process_count;
     struct standing standing = {.list = gf_cli_alloc(most, sizeof(*standing.list)),
                                 .group_of = gf_cli_alloc(most, sizeof(*standing.group_of))};
-    const struct group **order = gf_cli_alloc(most, sizeof(void *));
+    GF_OWNED const struct group **order = gf_cli_alloc(most, sizeof(void *));
 
     find_groups(answer->job, &standing);
     for (size_t i = 0; i < standing.count; i++)
@@ -542,7 +539,6 @@ static bool say_standing(struct gf_answer *answer)
     qsort(order, standing.count, sizeof(void *), by_count);
     if (standing.count)
         say_groups(answer, &standing, order);
-    free(order);
     gf_text_pool_free(&standing.keys);
     free(standing.list);
     free(standing.group_of);

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 
 /*
  * Exit codes and error messages of all verbs. The command is an ordinary program, so its code may
@@ -44,6 +45,15 @@ void *gf_cli_memory(void *memory);
 
 /* Returns zeroed memory for `count` elements, which the caller frees; never NULL. */
 void *gf_cli_alloc(size_t count, size_t size);
+
+/* For a pointer to memory of malloc, or NULL: the memory is freed at the end of the block. */
+#define GF_OWNED __attribute__((cleanup(gf_cli_free)))
+static inline void gf_cli_free(const void *pointer)
+{
+    void *memory;
+    memcpy(&memory, pointer, sizeof(memory));
+    free(memory);
+}
 
 /* Returns why the machine at root ("": this one) cannot be read, by gf_text. */
 const char *gf_cli_machine_reason(const char *root, int error);

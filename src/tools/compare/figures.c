@@ -94,12 +94,11 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
 {
     struct gf_copies copies = {0};
     size_t length;
-    char *text = gf_whole_file_read(path, GF_REPORT_MOST, &length);
+    GF_OWNED char *text = gf_whole_file_read(path, GF_REPORT_MOST, &length);
 
     if (!text)
         return -errno;
     json_t *report = json_loadb(text, length, 0, NULL);
-    free(text);
     if (!json_is_integer(json_object_get(report, "schema")) ||
         !json_is_string(json_object_get(report, "state"))) {
         json_decref(report);

@@ -398,7 +398,7 @@ double gf_mean(const double *values, size_t count)
 struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t counts[2],
                                    bool paired)
 {
-    double *ratios = gf_cli_alloc(RESAMPLES, sizeof(*ratios));
+    GF_OWNED double *ratios = gf_cli_alloc(RESAMPLES, sizeof(*ratios));
     /* The sides of a pair are drawn with equal sequences, so they stay together. */
     uint64_t states[2] = {SEED, paired ? SEED : SEED + 1};
 
@@ -408,10 +408,8 @@ struct gf_ratio gf_bootstrap_ratio(const double *const values[2], const size_t c
     }
     qsort(ratios, RESAMPLES, sizeof(*ratios), gf_by_double);
     const size_t cut = (size_t)(tail(gf_min(counts[0], counts[1])) * RESAMPLES);
-    const struct gf_ratio ret = {gf_mean(values[1], counts[1]) / gf_mean(values[0], counts[0]),
-                                 ratios[cut], ratios[RESAMPLES - 1 - cut]};
-    free(ratios);
-    return ret;
+    return (struct gf_ratio){gf_mean(values[1], counts[1]) / gf_mean(values[0], counts[0]),
+                             ratios[cut], ratios[RESAMPLES - 1 - cut]};
 }
 
 /* Creates the folder of the reports. */
@@ -474,7 +472,7 @@ static int run_pair(struct runs *runs, uint64_t *random, struct gf_run ret[2])
 
 static int run_pairs(struct runs *runs, size_t pairs, struct gf_side sides[2])
 {
-    struct gf_run *both = gf_cli_alloc(2, sizeof(*both));
+    GF_OWNED struct gf_run *both = gf_cli_alloc(2, sizeof(*both));
     uint64_t random = 0;
     int error = getrandom(&random, sizeof(random), 0) < 0 ? -errno : 0;
 
@@ -487,7 +485,6 @@ static int run_pairs(struct runs *runs, size_t pairs, struct gf_side sides[2])
             gf_side_add(&sides[arm], &both[arm]);
     }
     show_progress(runs->all, runs->all);
-    free(both);
     return error;
 }
 

@@ -267,7 +267,7 @@ static int compare_names(const void *a, const void *b)
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
     struct switch_ports ports = {0};
-    char(*names)[20] = gf_cli_memory(calloc(GF_FOLDER_MOST, sizeof(*names)));
+    GF_OWNED char(*names)[20] = gf_cli_memory(calloc(GF_FOLDER_MOST, sizeof(*names)));
     size_t count = 0;
     int control;
 
@@ -279,7 +279,6 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
     for (size_t i = 0; i < count; i++)
         if ((control = read_acs_control(input, names[i])) >= 0)
             add_port(&ports, names[i], (unsigned)control);
-    free(names);
     if (ports.redirecting)
         report_redirecting(&ports, ret);
     else if (ports.count)

@@ -233,10 +233,9 @@ static uint32_t key_of(struct join *join, const json_t *report)
     json_t *same =
         json_pack("[O,O,O,O]", json_object_get(report, "pid"), json_object_get(report, "started"),
                   json_object_get(report, "program"), json_object_get(report, "start"));
-    char *text = same ? json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    GF_OWNED char *text = same ? json_dumps(same, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     const uint32_t number = text ? gf_text_pool_put(&join->keys, text) : 0;
 
-    free(text);
     json_decref(same);
     return number;
 }

@@ -112,8 +112,8 @@ static size_t *count_steps(const struct gf_rank_table *table, const struct gf_jo
 static void add_steps(const struct gf_rank_table *table, const struct gf_job *job,
                       const struct gf_steps *steps)
 {
-    size_t *counts = count_steps(table, job, steps);
-    size_t *passed = gf_cli_alloc(table->count, sizeof(*passed));
+    GF_OWNED size_t *counts = count_steps(table, job, steps);
+    GF_OWNED size_t *passed = gf_cli_alloc(table->count, sizeof(*passed));
 
     for (size_t i = 0; i < steps->ended; i++) {
         struct gf_rank_row *row = rank_row_of(table, job->processes[steps->list[i].process].rank);
@@ -129,14 +129,12 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
         if (passed[at]++ >= longest)
             row->step_mean_s += steps->list[i].s / (double)(counts[at] - longest);
     }
-    free(counts);
-    free(passed);
 }
 
 /* With --since, the logs' intervals replace the sums of reports, as they do for ranks without a report. */
 static void use_activity(const struct gf_rank_table *table, const struct gf_job *job)
 {
-    struct gf_logged_gpu *sums = gf_cli_alloc(table->count, sizeof(*sums));
+    GF_OWNED struct gf_logged_gpu *sums = gf_cli_alloc(table->count, sizeof(*sums));
 
     for (size_t i = 0; i < job->activity_count; i++) {
         const struct gf_rank_row *row =
@@ -152,7 +150,6 @@ static void use_activity(const struct gf_rank_table *table, const struct gf_job 
         table->rows[i].gpu_empty_s = sums[i].empty_s;
         table->rows[i].gpu_copying_s = sums[i].copying_s;
     }
-    free(sums);
 }
 
 /* Whether the steps of all ranks were found in the same way, so that they are comparable. */

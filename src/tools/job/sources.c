@@ -33,7 +33,7 @@ static int add_folder(struct gf_sources *sources, const char *path, unsigned lev
 static int add_member(struct gf_sources *sources, const char *folder, const char *name,
                       unsigned levels)
 {
-    char *path = NULL;
+    GF_OWNED char *path = NULL;
     struct stat status;
     int result = 0;
 
@@ -47,7 +47,6 @@ static int add_member(struct gf_sources *sources, const char *folder, const char
         result = add_folder(sources, path, levels - 1);
     else if (!S_ISDIR(status.st_mode) && stat(path, &status) == 0 && S_ISREG(status.st_mode))
         result = append(sources, path, false, &status);
-    free(path);
     return result == -EFBIG ? result : 0;
 }
 
@@ -68,7 +67,7 @@ static int by_name(const void *one, const void *other)
 /* Names are counted before they are sorted: a folder of a FUSE file system may have no end. */
 static int add_folder(struct gf_sources *sources, const char *path, unsigned levels)
 {
-    char **names = NULL;
+    GF_OWNED char **names = NULL;
     size_t count = 0;
 
     if (is_of_kernel(path))
@@ -87,7 +86,6 @@ static int add_folder(struct gf_sources *sources, const char *path, unsigned lev
             result = add_member(sources, path, names[i], levels);
         free(names[i]);
     }
-    free(names);
     return result;
 }
 

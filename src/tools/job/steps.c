@@ -18,7 +18,7 @@ GF_COMPARATOR(by_length, struct gf_step,
  */
 static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
 {
-    uint32_t *next = gf_cli_alloc(job->process_count, sizeof(*next));
+    GF_OWNED uint32_t *next = gf_cli_alloc(job->process_count, sizeof(*next));
 
     for (size_t i = 0; i < job->process_count; i++)
         next[i] = UINT32_MAX;
@@ -40,7 +40,6 @@ static void pair_marks(const struct gf_job *job, struct gf_steps *steps)
         };
         steps->ended += has_end;
     }
-    free(next);
 }
 
 struct key {
@@ -189,9 +188,9 @@ static struct gf_step_onset common_onset(const struct point *list, size_t count,
 struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct gf_steps *steps,
                                         int64_t rank)
 {
-    struct point *list = gf_cli_alloc(steps->ended, sizeof(*list));
-    double *buf = gf_cli_alloc(steps->ended, sizeof(*buf));
-    struct gf_step_onset *onsets = gf_cli_alloc(job->process_count, sizeof(*onsets));
+    GF_OWNED struct point *list = gf_cli_alloc(steps->ended, sizeof(*list));
+    GF_OWNED double *buf = gf_cli_alloc(steps->ended, sizeof(*buf));
+    GF_OWNED struct gf_step_onset *onsets = gf_cli_alloc(job->process_count, sizeof(*onsets));
     size_t count = 0;
 
     for (size_t i = 0; i < steps->ended; i++)
@@ -199,11 +198,7 @@ struct gf_step_onset gf_step_onset_find(const struct gf_job *job, const struct g
             list[count++] = (struct point){steps->list[i].process, steps->list[i].step,
                                            steps->list[i].at, steps->list[i].s};
     qsort(list, count, sizeof(*list), by_process_and_time);
-    const struct gf_step_onset ret = common_onset(list, count, buf, onsets);
-    free(list);
-    free(buf);
-    free(onsets);
-    return ret;
+    return common_onset(list, count, buf, onsets);
 }
 
 static double seconds_at(const json_t *object, const char *name)

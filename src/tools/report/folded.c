@@ -68,12 +68,11 @@ static struct line *lines_of(const struct gf_job *job, enum gf_by by, size_t *re
 void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
 {
     size_t count;
-    struct line *lines = lines_of(job, by, &count);
+    GF_OWNED struct line *lines = lines_of(job, by, &count);
 
     for (size_t i = 0; i < count; i++)
         if (lines[i].us)
             print_line(out, job, &lines[i], by);
-    free(lines);
 }
 
 #define PAGE_ROWS 50000u
@@ -121,12 +120,12 @@ json_t *gf_stall_stacks(const struct gf_job *job)
 {
     struct stacks stacks = {.rows = json_array(), .texts.limit = PAGE_BYTES};
     size_t count, length;
-    struct line *lines = lines_of(job, GF_BY_COUNT, &count);
+    GF_OWNED struct line *lines = lines_of(job, GF_BY_COUNT, &count);
     uint64_t rest_us = 0; /* that of stacks for which the page has no space */
 
     qsort(lines, count, sizeof(*lines), by_time);
     for (size_t i = 0; i < count; i++) {
-        char *text = NULL;
+        GF_OWNED char *text = NULL;
         if (i + 1 >= PAGE_ROWS || stacks.texts.bytes > PAGE_BYTES) {
             rest_us += lines[i].us;
             continue;
@@ -136,10 +135,8 @@ json_t *gf_stall_stacks(const struct gf_job *job)
         print_frame(out, gf_tally_label(job, GF_BY_CAUSE, lines[i].cause));
         fclose(out);
         add_stack(&stacks, -1, gf_cli_memory(text), length, lines[i].us);
-        free(text);
     }
     add_stack(&stacks, -1, "...", 3, rest_us);
-    free(lines);
     return stacks_json(&stacks);
 }
 

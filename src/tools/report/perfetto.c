@@ -5,7 +5,6 @@
 #include "tools/common/text.h"
 #include "tools/report/outputs.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 /*
@@ -98,14 +97,14 @@ static void print_time(const struct trace *trace, double time)
 
     if (__builtin_sub_overflow(ns_of(time), trace->base_ns, &ns) || ns == INT64_MIN)
         ns = 0;
-    fprintf(trace->out, ",\"ts\":%s%" PRId64 ".%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
+    fprintf(trace->out, ",\"ts\":%s%ld.%03d", ns < 0 ? "-" : "", (ns < 0 ? -ns : ns) / 1000,
             (int)((ns < 0 ? -ns : ns) % 1000));
 }
 
 static void begin_event(struct trace *trace, const char *phase, int64_t pid, int64_t tid)
 {
-    fprintf(trace->out, "%s\n{\"ph\":\"%s\",\"pid\":%" PRId64 ",\"tid\":%" PRId64,
-            trace->more ? "," : "", phase, pid, tid);
+    fprintf(trace->out, "%s\n{\"ph\":\"%s\",\"pid\":%ld,\"tid\":%ld", trace->more ? "," : "", phase,
+            pid, tid);
     trace->more = true;
 }
 
@@ -172,9 +171,9 @@ static void print_stall(struct trace *trace, const struct gf_stall *stall)
     print_text(trace, ",", "site", gf_job_text(job, job->stacks[stall->stack].site));
     print_frames(trace, &job->stacks[stall->stack]);
     if (stall->size >= 0)
-        fprintf(trace->out, ",\"bytes\":%" PRId64, stall->size);
+        fprintf(trace->out, ",\"bytes\":%ld", stall->size);
     if (stall->step != GF_NO_STEP)
-        fprintf(trace->out, ",\"step\":%" PRId64, stall->step);
+        fprintf(trace->out, ",\"step\":%ld", stall->step);
     fputs("}}", trace->out);
 }
 
@@ -187,19 +186,18 @@ static void print_step(struct trace *trace, const struct gf_step *step)
 {
     begin_event(trace, step->is_open ? "B" : "X", trace->pids[step->process],
                 STEP_ROW + step->process);
-    fprintf(trace->out, ",\"name\":\"step %" PRIu64 "\",\"cat\":\"gpufeed_step\"", step->step);
+    fprintf(trace->out, ",\"name\":\"step %lu\",\"cat\":\"gpufeed_step\"", step->step);
     print_time(trace, step->at);
     const int64_t ns = gf_max(ns_of(step->at + step->s) - ns_of(step->at) - 1, (int64_t)0);
     if (!step->is_open)
-        fprintf(trace->out, ",\"dur\":%" PRId64 ".%03d", ns / 1000, (int)(ns % 1000));
-    fprintf(trace->out, ",\"args\":{\"thread\":%" PRId64 "}}",
-            trace->job->threads[step->thread].tid);
+        fprintf(trace->out, ",\"dur\":%ld.%03d", ns / 1000, (int)(ns % 1000));
+    fprintf(trace->out, ",\"args\":{\"thread\":%ld}}", trace->job->threads[step->thread].tid);
 }
 
 static void print_steps(struct trace *trace)
 {
     const struct gf_steps *steps = trace->steps;
-    bool *named = gf_cli_alloc(trace->job->process_count, sizeof(*named));
+    GF_OWNED bool *named = gf_cli_alloc(trace->job->process_count, sizeof(*named));
 
     for (size_t i = 0; i < steps->count; i++) {
         const uint32_t process = steps->list[i].process;
@@ -208,7 +206,6 @@ static void print_steps(struct trace *trace)
         named[process] = true;
         print_step(trace, &steps->list[i]);
     }
-    free(named);
 }
 
 /*
@@ -248,7 +245,7 @@ struct ending {
 static void print_activities(struct trace *trace)
 {
     const struct gf_job *job = trace->job;
-    struct ending *endings = gf_cli_alloc(job->process_count, sizeof(*endings));
+    GF_OWNED struct ending *endings = gf_cli_alloc(job->process_count, sizeof(*endings));
 
     for (size_t i = 0; i < job->activity_count; i++) {
         const struct gf_activity *activity = &job->activity[i];
@@ -264,7 +261,6 @@ static void print_activities(struct trace *trace)
     for (size_t i = 0; i < job->process_count; i++)
         if (endings[i].last)
             print_counters(trace, endings[i].last, endings[i].last->to, endings[i].gpu_s);
-    free(endings);
 }
 
 static void print_note(struct trace *trace, const struct gf_note *note)
@@ -342,8 +338,7 @@ static void print_merged(struct trace *trace)
 
 static void print_alone(struct trace *trace)
 {
-    fprintf(trace->out,
-            "{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%" PRId64 ",\"traceEvents\":[",
+    fprintf(trace->out, "{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%ld,\"traceEvents\":[",
             trace->base_ns);
     print_events(trace);
     fputs("\n]}\n", trace->out);

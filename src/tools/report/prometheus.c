@@ -4,7 +4,6 @@
 #include "tools/common/text.h"
 #include "tools/report/outputs.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 /*
@@ -64,8 +63,8 @@ static void line(const struct metrics *metrics, enum gf_metric metric, size_t pr
 
     fprintf(metrics->out, "%s{rank=\"", gf_metric_row(metric)->name);
     if (at->rank >= 0)
-        fprintf(metrics->out, "%" PRId64, at->rank);
-    fprintf(metrics->out, "\",pid=\"%" PRId64 "\"", at->pid);
+        fprintf(metrics->out, "%ld", at->rank);
+    fprintf(metrics->out, "\",pid=\"%ld\"", at->pid);
     if (*host)
         label(metrics->out, "host", host);
 }
@@ -80,7 +79,8 @@ static void find_owners(struct metrics *metrics)
     const struct gf_job *job = metrics->job;
     const size_t count = job->process_count;
     struct gf_text_pool labels = {0};
-    uint32_t *first = gf_cli_alloc(count + 2, sizeof(*first)); /* by the number of the labels */
+    GF_OWNED uint32_t *first =
+        gf_cli_alloc(count + 2, sizeof(*first)); /* by the number of the labels */
     bool is_new;
 
     metrics->owners = gf_cli_alloc(count, sizeof(*metrics->owners));
@@ -101,7 +101,6 @@ static void find_owners(struct metrics *metrics)
             metrics->reports[owner] = i + 1;
     }
     gf_text_pool_free(&labels);
-    free(first);
 }
 
 /* Whether the process has a report, and no earlier process with the same labels has one. */

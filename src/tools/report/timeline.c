@@ -231,7 +231,7 @@ static json_t *event_of(const struct gf_answer *answer, const struct gf_stall *s
 static void add_events(json_t *page, const struct gf_answer *answer, const int *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct candidate *const list = gf_cli_alloc(job->stall_count, sizeof(*list));
+    GF_OWNED struct candidate *const list = gf_cli_alloc(job->stall_count, sizeof(*list));
     struct texts causes = begin_texts(job), texts = begin_texts(job);
     json_t *events = json_array();
 
@@ -248,7 +248,6 @@ static void add_events(json_t *page, const struct gf_answer *answer, const int *
     json_object_set_new(page, "texts", texts.list);
     free(causes.number);
     free(texts.number);
-    free(list);
 }
 
 static int bin_of(const struct gf_answer *answer, double time)
@@ -327,8 +326,8 @@ static json_t *spans_of(const struct gf_answer *answer, const struct gf_lane *la
 static void add_lanes(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    uint64_t(*bins)[GF_TIMELINE_BINS] = gf_cli_alloc(lanes->count, sizeof(*bins));
-    size_t *intervals = gf_cli_alloc(job->process_count, sizeof(*intervals));
+    GF_OWNED uint64_t(*bins)[GF_TIMELINE_BINS] = gf_cli_alloc(lanes->count, sizeof(*bins));
+    GF_OWNED size_t *intervals = gf_cli_alloc(job->process_count, sizeof(*intervals));
     json_t *list = json_array();
 
     for (size_t i = 0; i < job->activity_count; i++)
@@ -350,8 +349,6 @@ static void add_lanes(json_t *page, const struct gf_answer *answer, const struct
     json_object_set_new(page, "lanes", list);
     json_object_set_new(page, "hidden", json_integer((json_int_t)lanes->hidden_threads));
     json_object_set_new(page, "hiddenProcesses", json_integer((json_int_t)lanes->hidden_processes));
-    free(bins);
-    free(intervals);
 }
 
 static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy *copy, int lane)
@@ -366,7 +363,7 @@ static json_t *copy_of(const struct gf_answer *answer, const struct gf_long_copy
 static void add_copies(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)
 {
     const struct gf_job *job = answer->job;
-    struct candidate *const sorted = gf_cli_alloc(job->copy_count, sizeof(*sorted));
+    GF_OWNED struct candidate *const sorted = gf_cli_alloc(job->copy_count, sizeof(*sorted));
     json_t *list = json_array();
 
     for (size_t i = 0; i < job->copy_count; i++)
@@ -378,7 +375,6 @@ static void add_copies(json_t *page, const struct gf_answer *answer, const struc
     }
     json_object_set_new(page, "copyEvents", list);
     json_object_set_new(page, "copyCount", json_integer((json_int_t)job->copy_count));
-    free(sorted);
 }
 
 static void add_steps(json_t *page, const struct gf_answer *answer, const struct gf_lanes *lanes)

@@ -52,10 +52,9 @@ static void print_variables(char *const *inherited)
 
 static void print_plain(const char *label, const char *text)
 {
-    char *plain = gf_cli_memory(strdup(text));
+    GF_OWNED char *plain = gf_cli_memory(strdup(text));
 
     printf("%-12s%s\n", label, gf_plain_text(plain));
-    free(plain);
 }
 
 static void gf_plan_print(const struct gf_plan *plan, const char *program, char *const *command,
@@ -161,11 +160,10 @@ static const char *find_obstacle_in_environment(const char *name)
  */
 static void put_preload(const char *library, bool is_wanted)
 {
-    char *joined = gf_ld_preload_join(library, getenv(PRELOAD));
+    GF_OWNED char *joined = gf_ld_preload_join(library, getenv(PRELOAD));
     const char *rest = joined + strlen(library);
 
     gf_env_set(PRELOAD, is_wanted ? joined : *rest == ':' ? rest + 1 : NULL);
-    free(joined);
 }
 
 /*

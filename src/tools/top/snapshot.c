@@ -94,11 +94,10 @@ static bool try_read(int fd, pid_t pid, struct gf_snapshot *ret)
     }
     if (before.sequence % 2 || !before.text_bytes || before.text_bytes > TEXT_MAX)
         return false;
-    char *text = malloc(before.text_bytes);
+    GF_OWNED char *text = malloc(before.text_bytes);
     if (text && read_all(fd, text, before.text_bytes, (off_t)before.text_at) &&
         read_all(fd, &after, sizeof(after), 0) && is_same_text(&before, &after))
         ret->report = parse(text, before.text_bytes);
-    free(text);
     if (ret->report)
         ret->source = gf_snapshot_live;
     return ret->report != NULL;
@@ -211,15 +210,12 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
  */
 static bool report_path(pid_t pid, char *ret, size_t size)
 {
-    char **env = read_environment(pid);
+    GF_OWNED char **env = read_environment(pid);
     const char *pattern = gf_launch_variable(env, "GPUFEED_REPORT");
     struct gf_rank rank;
 
     gf_launch_rank(env, &rank);
-    const bool found =
-        pattern && *pattern && gf_path_expand(pattern, pid, rank.rank, ret, size) == 0;
-    free(env);
-    return found;
+    return pattern && *pattern && gf_path_expand(pattern, pid, rank.rank, ret, size) == 0;
 }
 
 /*
@@ -235,9 +231,8 @@ static void read_file(struct gf_snapshot *ret)
         return;
     snprintf(path, sizeof(path), "/proc/%d/%s%s", ret->pid, *expanded == '/' ? "root" : "cwd/",
              expanded);
-    char *text = gf_whole_file_read(path, TEXT_MAX, &length);
+    GF_OWNED char *text = gf_whole_file_read(path, TEXT_MAX, &length);
     json_t *report = text ? json_loadb(text, length, 0, NULL) : NULL;
-    free(text);
     if (json_integer_value(json_object_get(report, "pid")) == ret->pid) {
         ret->report = report;
         ret->source = gf_snapshot_file;
@@ -249,26 +244,23 @@ static void read_file(struct gf_snapshot *ret)
 /* Whether GPUFEED_LIVE or GPUFEED_REPORT makes the process write its figures. */
 static bool is_wanted(pid_t pid)
 {
-    char **env = read_environment(pid);
+    GF_OWNED char **env = read_environment(pid);
     const char *live = gf_launch_variable(env, "GPUFEED_LIVE"),
                *report = gf_launch_variable(env, "GPUFEED_REPORT");
-    const bool is = (live && strcmp(live, "on") == 0) || (report && *report);
 
-    free(env);
-    return is;
+    return (live && strcmp(live, "on") == 0) || (report && *report);
 }
 
 static bool is_of_job(pid_t pid, const char *job)
 {
-    char **env = read_environment(pid);
-    bool is = false;
+    GF_OWNED char **env = read_environment(pid);
 
-    for (size_t i = 0; gf_launch_job_variables[i] && !is; i++) {
+    for (size_t i = 0; gf_launch_job_variables[i]; i++) {
         const char *value = gf_launch_variable(env, gf_launch_job_variables[i]);
-        is = value && strcmp(value, job) == 0;
+        if (value && strcmp(value, job) == 0)
+            return true;
     }
-    free(env);
-    return is;
+    return false;
 }
 
 /* Reads the command line, and separates its words by blanks. */
@@ -438,7 +430,7 @@ static void count_wait(struct wait *wait, bool answered, uint64_t since_ns)
 
 void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
 {
-    char *text = NULL;
+    GF_OWNED char *text = NULL;
     size_t length = 0;
     int ends[2];
 
@@ -465,7 +457,6 @@ void gf_snapshot_read_apart(pid_t pid, const char *job, struct gf_snapshot *ret)
         memcpy(ret, text, sizeof(*ret));
         ret->report = ret->report ? parse(text + sizeof(*ret), length - sizeof(*ret)) : NULL;
     }
-    free(text);
     if (ended) {
         waitpid(reader, NULL, 0);
     } else if (reader > 0) {
