@@ -60,8 +60,8 @@ const char *gf_help_remedy(enum gf_help of, const char *name)
     return row ? row->text : "";
 }
 
-void gf_helps_print_causes(FILE *out)
+void gf_helps_print_causes(void)
 {
     for (size_t i = 0; i < GF_ARRAY_LEN(causes); i++)
-        gf_wrap(out, gf_text("  %s", causes[i].name), causes[i].words, 14, 80);
+        gf_wrap(gf_text("  %s", causes[i].name), causes[i].words, 14, 80);
 }

@@ -54,7 +54,7 @@ const char *gf_help_words(enum gf_help of, const char *name);
 const char *gf_help_remedy(enum gf_help of, const char *name);
 
 /* Prints the causes of stalls with their meaning, a line each. */
-void gf_helps_print_causes(FILE *out);
+void gf_helps_print_causes(void);
 
 /*
  * answer.c: a number in the section gpu_time of the reports: its path, its sum over the reports that have it,
@@ -138,7 +138,7 @@ void gf_notes_say(struct gf_answer *answer);
  * answer_text.c: prints an answer that fits on one screen: verdict, stalls, copies, ranks, what helps.
  * Tables have at most `top` rows. If `by` is not GF_BY_COUNT, prints only the table by this property.
  */
-void gf_answer_print(FILE *out, const struct gf_answer *answer, unsigned top, enum gf_by by);
+void gf_answer_print(const struct gf_answer *answer, unsigned top, enum gf_by by);
 
 /* Returns what was different in a slow step, or "" if the process's report does not say it. */
 const char *gf_step_reason(const struct gf_job_process *process, const struct gf_step *step);

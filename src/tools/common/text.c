@@ -65,29 +65,29 @@ char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length)
     return text;
 }
 
-void gf_wrap(FILE *out, const char *label, const char *text, unsigned indent, unsigned width)
+void gf_wrap(const char *label, const char *text, unsigned indent, unsigned width)
 {
     size_t column = 0;
 
     while (*(text += strspn(text, " \n"))) {
         const size_t length = strcspn(text, " \n");
         if (column && column + 1 + length > width) {
-            fputc('\n', out);
+            putchar('\n');
             column = 0;
             label = "";
         }
-        column += (size_t)fprintf(out, "%-*s%.*s", column ? 1 : (int)indent, column ? "" : label,
-                                  (int)length, text);
+        column += (size_t)printf("%-*s%.*s", column ? 1 : (int)indent, column ? "" : label,
+                                 (int)length, text);
         text += length;
     }
-    fputc('\n', out);
+    putchar('\n');
 }
 
-unsigned gf_wrap_width(FILE *out)
+unsigned gf_wrap_width(void)
 {
     struct winsize size;
 
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) || size.ws_col < 40)
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 40)
         return 80;
     return gf_min(size.ws_col, 100);
 }

@@ -43,16 +43,13 @@ char *gf_whole_file_read(const char *path, size_t most, size_t *ret_length);
     })
 
 /*
- * Writes the text as indented lines of at most `width` columns, and a final newline. The first line
+ * Prints the text as indented lines of at most `width` columns, and a final newline. The first line
  * begins with the label, which is padded to `indent` columns.
  */
-void gf_wrap(FILE *out, const char *label, const char *text, unsigned indent, unsigned width);
+void gf_wrap(const char *label, const char *text, unsigned indent, unsigned width);
 
-/*
- * Returns the number of columns of the terminal that `out` writes to, at most 100; 80 if `out` is
- * not a terminal.
- */
-unsigned gf_wrap_width(FILE *out);
+/* Returns the number of columns of the terminal, at most 100; 80 if standard output is no terminal. */
+unsigned gf_wrap_width(void);
 
 /*
  * Prints the word, in quotes if a shell would change it. Characters that gf_plain_text would replace

@@ -93,7 +93,7 @@ static bool runs_in(const struct gf_check_input *input, enum gf_where where)
 static void print_sentence(const char *label, const char *text, unsigned indent)
 {
     if (isatty(STDOUT_FILENO))
-        gf_wrap(stdout, label, text, indent, gf_wrap_width(stdout));
+        gf_wrap(label, text, indent, gf_wrap_width());
     else
         printf("%-*s%s\n", (int)indent, label, text);
 }

@@ -109,7 +109,7 @@ static void print_report_help(void)
          "Exit code: 0; 1 if a file cannot be read or written; 2 if the command line is\n"
          "not valid.\n\n"
          "Causes of stalls:");
-    gf_helps_print_causes(stdout);
+    gf_helps_print_causes();
     puts("\nDamaged lines are skipped and counted. In a native stack, a function has a name\n"
          "only if its executable or library is unchanged.");
 }
@@ -230,11 +230,9 @@ static unsigned default_top(const struct gf_report_flags *given)
 /* Whether a log or a report would be overwritten. Another user's link would be replaced. */
 static bool is_input(const char *path)
 {
-    char same[32];
     const int fd = gf_output_find(path);
+    const bool takes = fd >= 0 && gf_read_job_takes(gf_text("/proc/self/fd/%d", fd));
 
-    snprintf(same, sizeof(same), "/proc/self/fd/%d", fd);
-    const bool takes = fd >= 0 && gf_read_job_takes(same);
     if (fd >= 0)
         close(fd);
     return takes;
@@ -405,7 +403,7 @@ static int show_answer(const struct gf_report_flags *flags, const struct gf_job 
     else if (flags->form == GF_FORM_JSON)
         gf_cli_print_json(gf_answer_json(&answer, flags->top, flags->by, SIZE_MAX));
     else
-        gf_answer_print(stdout, &answer, flags->top, flags->by);
+        gf_answer_print(&answer, flags->top, flags->by);
     gf_answer_free(&answer);
     return code;
 }
@@ -414,7 +412,7 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
                     const struct gf_read_counts *counts)
 {
     if (flags->idle) {
-        if (gf_idle_folded_print(stdout, job, flags->by == GF_BY_RANK))
+        if (gf_idle_folded_print(job, flags->by == GF_BY_RANK))
             return GF_EXIT_OK;
         return gf_cli_fail(GF_EXIT_FAILED,
                            "--idle needs a report (GPUFEED_REPORT) with Python stacks: no report "
@@ -425,7 +423,7 @@ static int show_job(const struct gf_report_flags *flags, const struct gf_job *jo
                            "--folded needs a log (GPUFEED_LOG): a report has no stacks");
     if (flags->form != GF_FORM_FOLDED)
         return show_answer(flags, job, counts);
-    gf_folded_print(stdout, job, flags->by);
+    gf_folded_print(job, flags->by);
     return GF_EXIT_OK;
 }
 

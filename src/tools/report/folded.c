@@ -31,17 +31,17 @@ static void print_stack(FILE *out, const struct gf_job *job, const struct gf_job
     }
 }
 
-static void print_line(FILE *out, const struct gf_job *job, const struct line *line, enum gf_by by)
+static void print_line(const struct gf_job *job, const struct line *line, enum gf_by by)
 {
     if (by != GF_BY_COUNT) {
-        print_frame(out, gf_tally_label(job, by, line->key));
-        fputc(';', out);
+        print_frame(stdout, gf_tally_label(job, by, line->key));
+        fputc(';', stdout);
     }
-    print_stack(out, job, &job->stacks[line->stack]);
-    print_frame(out, gf_job_text(job, line->call));
-    fputs(" (", out);
-    print_frame(out, gf_job_text(job, line->cause));
-    fprintf(out, ") %lu\n", line->us);
+    print_stack(stdout, job, &job->stacks[line->stack]);
+    print_frame(stdout, gf_job_text(job, line->call));
+    fputs(" (", stdout);
+    print_frame(stdout, gf_job_text(job, line->cause));
+    printf(") %lu\n", line->us);
 }
 
 /* Returns the lines of all stalls, sorted, and their number. The caller frees them. */
@@ -65,14 +65,14 @@ static struct line *lines_of(const struct gf_job *job, enum gf_by by, size_t *re
     return lines;
 }
 
-void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by)
+void gf_folded_print(const struct gf_job *job, enum gf_by by)
 {
     size_t count;
     GF_OWNED struct line *lines = lines_of(job, by, &count);
 
     for (size_t i = 0; i < count; i++)
         if (lines[i].us)
-            print_line(out, job, &lines[i], by);
+            print_line(job, &lines[i], by);
 }
 
 #define PAGE_ROWS 50000u
@@ -169,7 +169,7 @@ static void add_paths(struct stacks *stacks, const struct gf_job *job)
     }
 }
 
-bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank)
+bool gf_idle_folded_print(const struct gf_job *job, bool by_rank)
 {
     struct stacks idle = {.by_rank = by_rank};
     bool found = false;
@@ -177,7 +177,7 @@ bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank)
     add_paths(&idle, job);
     for (uint32_t i = 1; i < idle.room; i++)
         if (idle.us[i]) {
-            fprintf(out, "%s %lu\n", gf_text_pool_get(&idle.texts, i), idle.us[i]);
+            printf("%s %lu\n", gf_text_pool_get(&idle.texts, i), idle.us[i]);
             found = true;
         }
     json_decref(stacks_json(&idle));

@@ -16,14 +16,14 @@ bool gf_event_list_print(const struct gf_sources *sources, const struct gf_job_f
  * and speedscope: "main.py:9 in main;train.py:4 in load;free (purge) 16894". The outermost frame is
  * the first one. `by` is GF_BY_COUNT, or a property whose value becomes the first frame.
  */
-void gf_folded_print(FILE *out, const struct gf_job *job, enum gf_by by);
+void gf_folded_print(const struct gf_job *job, enum gf_by by);
 
 /*
  * Prints the microseconds in which GPUs had nothing to do, by path and cause, from reports:
  * "train.py:<module>;train.py:step;sleep 16894". With `by_rank`, the rank is the first frame. Returns
  * false if no report has a path.
  */
-bool gf_idle_folded_print(FILE *out, const struct gf_job *job, bool by_rank);
+bool gf_idle_folded_print(const struct gf_job *job, bool by_rank);
 
 /* Returns the same as {"stacks": [text], "rows": [[rank or -1, index of the stack, us]]}. */
 json_t *gf_idle_stacks(const struct gf_job *job);

@@ -386,16 +386,16 @@ static void print_option(const struct gf_option_row *row, unsigned width)
            gf_option_text_allowed(row, true, form, sizeof(form)));
     snprintf(about, sizeof(about), "%s: %s (default: %s). %s", row->name, row->help,
              *row->fallback ? row->fallback : "none", row->text);
-    gf_wrap(stdout, "", about, 6, width);
+    gf_wrap("", about, 6, width);
 }
 
 static void print_run_help(void)
 {
-    const unsigned width = gf_wrap_width(stdout);
+    const unsigned width = gf_wrap_width();
     size_t section = 0;
 
     fputs("Usage: gpufeed run [flags] [--] COMMAND [ARGUMENT...]\n\n", stdout);
-    gf_wrap(stdout, "",
+    gf_wrap("",
             "Runs COMMAND with libgpufeed preloaded. If it is certain which GPU COMMAND will use, "
             "`gpufeed run` binds the process before COMMAND starts. Each flag below names the "
             "environment variable that it sets; setting the variable has the same effect.",
@@ -411,7 +411,7 @@ static void print_run_help(void)
         print_option(&gf_option_rows[i], width);
     }
     putchar('\n');
-    gf_wrap(stdout, "",
+    gf_wrap("",
             "Exit code: the exit code of COMMAND; 2 if a flag is not valid, or if --shm=huge would "
             "separate ranks, 126 if COMMAND cannot be run, 127 if COMMAND is not found, 1 if the "
             "library is not found. If GPUFEED_VERBOSE is not set, `gpufeed run` sets it to 1.",

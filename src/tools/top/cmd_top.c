@@ -60,8 +60,8 @@ static const char *time_text(double seconds)
     return gf_text("%lu:%02lu:%02lu", all / 3600, all / 60 % 60, all % 60);
 }
 
-static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
-                          const struct gf_top_history *history, unsigned width)
+static void print_figures(const struct gf_snapshot *snapshot, const struct gf_top_history *history,
+                          unsigned width)
 {
     const bool fits_gpu = gf_columns_fit_gpu(width);
     struct gf_process_figures figures;
@@ -85,7 +85,7 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
     if (history->workers)
         workers = gf_text("(+%u worker%s, %u asleep) ", history->workers,
                           history->workers == 1 ? "" : "s", history->asleep);
-    gf_columns_print(out, cells,
+    gf_columns_print(cells,
                      gf_text("%s%s%s%s%s",
                              snapshot->source == gf_snapshot_file ? "(report file) " : "", workers,
                              fits_gpu ? figures.gpu : "", fits_gpu && *figures.gpu ? ", " : "",
@@ -97,11 +97,11 @@ static void print_figures(FILE *out, const struct gf_snapshot *snapshot,
  * Prints the line of a process, with rates between the two reports of the history. `snapshot`
  * contains the later report. width: see tools/top/screen.h.
  */
-static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
+static void gf_top_row_print(const struct gf_snapshot *snapshot,
                              const struct gf_top_history *history, unsigned width)
 {
     if (snapshot->report) {
-        print_figures(out, snapshot, history, width);
+        print_figures(snapshot, history, width);
         return;
     }
     char *line =
@@ -112,7 +112,7 @@ static void gf_top_row_print(FILE *out, const struct gf_snapshot *snapshot,
                 snapshot->source == gf_snapshot_newer || snapshot->is_wanted
                     ? ""
                     : "; set GPUFEED_LIVE=on or GPUFEED_REPORT");
-    gf_columns_print_line(out, line, width);
+    gf_columns_print_line(line, width);
 }
 
 #define PERIOD_MS 1000
@@ -275,14 +275,14 @@ static void read_picture(struct picture *picture, show_fn *show, void *closure)
 static void show_row(void *closure, const struct gf_snapshot *snapshot,
                      const struct gf_top_history *history)
 {
-    gf_top_row_print(stdout, snapshot, history, *(unsigned *)closure);
+    gf_top_row_print(snapshot, history, *(unsigned *)closure);
 }
 
 static void draw(struct picture *picture)
 {
     unsigned width = gf_screen_width();
 
-    gf_columns_print_header(stdout, width);
+    gf_columns_print_header(width);
     read_picture(picture, show_row, &width);
     if (!picture->found.count)
         printf("No process of this user uses libgpufeed now%s.\n",

@@ -144,11 +144,11 @@ bool gf_columns_fit_gpu(unsigned width)
     return choose_columns(width, &shown) >= GPU_LEAST;
 }
 
-void gf_columns_print_line(FILE *out, char *line, unsigned width)
+void gf_columns_print_line(char *line, unsigned width)
 {
     if (width && strlen(line) > width)
         line[width] = '\0';
-    fprintf(out, "%s\n", gf_plain_text(line));
+    printf("%s\n", gf_plain_text(line));
 }
 
 /* A text that is wider than its column moves the next ones to the right. */
@@ -162,8 +162,7 @@ static void say_cell(struct gf_textbuf *out, enum gf_column column, const char *
         gf_say(out, "%*s%*s", width, text, GAP, "");
 }
 
-void gf_columns_print(FILE *out, const char *const cells[gf_column_count], const char *program,
-                      unsigned width)
+void gf_columns_print(const char *const cells[gf_column_count], const char *program, unsigned width)
 {
     char line[LINE_MAX_BYTES];
     struct gf_textbuf text = {.buf = line, .size = sizeof(line)};
@@ -174,14 +173,14 @@ void gf_columns_print(FILE *out, const char *const cells[gf_column_count], const
         if (shown >> i & 1)
             say_cell(&text, i, cells[i]);
     gf_say(&text, "%s", program);
-    gf_columns_print_line(out, line, width);
+    gf_columns_print_line(line, width);
 }
 
-void gf_columns_print_header(FILE *out, unsigned width)
+void gf_columns_print_header(unsigned width)
 {
     const char *titles[gf_column_count];
 
     for (enum gf_column i = 0; i < gf_column_count; i++)
         titles[i] = columns[i].title;
-    gf_columns_print(out, titles, gf_columns_fit_gpu(width) ? "GPU AND COMMAND" : "COMMAND", width);
+    gf_columns_print(titles, gf_columns_fit_gpu(width) ? "GPU AND COMMAND" : "COMMAND", width);
 }

@@ -157,14 +157,14 @@ enum gf_column {
 };
 
 /* width: that of the terminal; 0: unlimited, so that all columns are shown. */
-void gf_columns_print_header(FILE *out, unsigned width);
+void gf_columns_print_header(unsigned width);
 
 /* Prints a row, with a text for each column and the program after the columns that are shown. */
-void gf_columns_print(FILE *out, const char *const cells[gf_column_count], const char *program,
+void gf_columns_print(const char *const cells[gf_column_count], const char *program,
                       unsigned width);
 
 /* Whether there is space for the program's GPU and its whole path. */
 bool gf_columns_fit_gpu(unsigned width);
 
 /* Prints a line, cut to `width` bytes, and so at most to `width` columns, unless that is 0. */
-void gf_columns_print_line(FILE *out, char *line, unsigned width);
+void gf_columns_print_line(char *line, unsigned width);
