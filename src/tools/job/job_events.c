@@ -37,21 +37,15 @@ static void add_states(struct gf_activity *activity, struct gf_span gpu)
                 activity->state_s[i] += bounded(value, MONTH_MS) / 1000;
 }
 
-/* Reads a sum of copies or a single copy, which the log writes in the same form. */
-static bool read_row(struct gf_span object, struct gf_event *ret)
+/* Reads the next sum of copies, or single copy, which the log writes in the same form. */
+static bool next_row(struct gf_scan *scan, struct gf_event *ret)
 {
-    return gf_event_read(object, ret) && ret->direction.size && ret->bytes.size;
-}
-
-static void add_sums(struct gf_activity *activity, struct gf_span list)
-{
-    struct gf_scan scan = gf_scan_begin(list, '[');
     struct gf_span element;
-    struct gf_event row;
 
-    while (gf_scan_element(&scan, &element))
-        if (read_row(element, &row))
-            activity->bytes[is_to_device(row.direction) ? 0 : 1] += bounded(row.bytes, 1e18);
+    while (gf_scan_element(scan, &element))
+        if (gf_event_read(element, ret) && ret->direction.size && ret->bytes.size)
+            return true;
+    return false;
 }
 
 static void add_copy(struct gf_job *job, uint32_t process, const struct gf_event *row, double shift)
@@ -78,23 +72,14 @@ static void add_copy(struct gf_job *job, uint32_t process, const struct gf_event
     };
 }
 
-static void add_longest(struct gf_job *job, uint32_t process, struct gf_span list, double shift)
-{
-    struct gf_scan scan = gf_scan_begin(list, '[');
-    struct gf_span element;
-    struct gf_event row;
-
-    while (gf_scan_element(&scan, &element))
-        if (read_row(element, &row))
-            add_copy(job, process, &row, shift);
-}
-
 /* Impossible values count as 0. An event without a time is ignored. */
 static void gf_job_activity_add(struct gf_job *job, uint32_t process, const struct gf_event *event)
 {
     const double to = gf_event_time(event), mono = gf_span_number(event->mono);
     const double length = bounded(event->interval_ms, MONTH_MS) / 1000;
-    struct gf_scan gpus = gf_scan_begin(event->gpus, '[');
+    struct gf_scan gpus = gf_scan_begin(event->gpus, '['), sums = gf_scan_begin(event->copies, '['),
+                   longest = gf_scan_begin(event->longest, '[');
+    struct gf_event row;
     struct gf_span gpu;
 
     if (job->activity_count == INTERVALS_MAX) {
@@ -107,8 +92,10 @@ static void gf_job_activity_add(struct gf_job *job, uint32_t process, const stru
     *activity = (struct gf_activity){.from = to - length, .to = to, .process = process};
     while (gf_scan_element(&gpus, &gpu))
         add_states(activity, gpu);
-    add_sums(activity, event->copies);
-    add_longest(job, process, event->longest, to - mono);
+    while (next_row(&sums, &row))
+        activity->bytes[is_to_device(row.direction) ? 0 : 1] += bounded(row.bytes, 1e18);
+    while (next_row(&longest, &row))
+        add_copy(job, process, &row, to - mono);
 }
 
 /* A stack that is being read; the innermost frame is the first one. */

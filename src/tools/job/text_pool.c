@@ -8,22 +8,16 @@
 
 #define LIMIT ((size_t)256 << 20)
 
-struct secret {
-    uint64_t first, second;
-};
-
 /*
  * The kernel chose these 16 bytes for this process. They are not aligned. If they are missing, the
  * hash still spreads.
  */
-static struct secret get_secret(void)
+static void get_secret(uint64_t ret[2])
 {
-    struct secret secret = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL};
     const void *random = (const void *)getauxval(AT_RANDOM);
 
     if (random)
-        memcpy(&secret, random, sizeof(secret));
-    return secret;
+        memcpy(ret, random, 2 * sizeof(*ret));
 }
 
 static uint64_t fold(uint64_t a, uint64_t b)
@@ -35,16 +29,17 @@ static uint64_t fold(uint64_t a, uint64_t b)
 /* The writer of a log does not know the secret, so he cannot choose texts with equal hashes. */
 static uint64_t hash_of(const char *text, size_t size)
 {
-    const struct secret key = get_secret();
-    uint64_t hash = key.first ^ size, word;
+    uint64_t key[] = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL}, word;
 
+    get_secret(key);
+    uint64_t hash = key[0] ^ size;
     for (; size >= sizeof(word); text += sizeof(word), size -= sizeof(word)) {
         memcpy(&word, text, sizeof(word));
-        hash = fold(hash ^ word, key.second | 1);
+        hash = fold(hash ^ word, key[1] | 1);
     }
     word = 0;
     memcpy(&word, text, size);
-    return fold(fold(hash ^ word, key.second | 1), key.first | 1);
+    return fold(fold(hash ^ word, key[1] | 1), key[0] | 1);
 }
 
 static void place(struct gf_text_pool *pool, uint32_t number)
@@ -68,21 +63,18 @@ static void grow(struct gf_text_pool *pool)
         place(pool, i);
 }
 
-static bool find(const struct gf_text_pool *pool, const char *text, size_t size, uint64_t hash,
-                 uint32_t *ret)
+/* Returns the number of a string; UINT32_MAX if it is not in the pool. */
+static uint32_t find(const struct gf_text_pool *pool, const char *text, size_t size, uint64_t hash)
 {
     if (!pool->slot_count)
-        return false;
+        return UINT32_MAX;
     for (uint32_t at = (uint32_t)hash & (pool->slot_count - 1); pool->slots[at];
          at = (at + 1) & (pool->slot_count - 1)) {
-        const uint32_t number = pool->slots[at] - 1;
-        const struct gf_pool_text *known = &pool->list[number];
-        if (known->hash == hash && known->size == size && memcmp(known->text, text, size) == 0) {
-            *ret = number;
-            return true;
-        }
+        const struct gf_pool_text *known = &pool->list[pool->slots[at] - 1];
+        if (known->hash == hash && known->size == size && memcmp(known->text, text, size) == 0)
+            return pool->slots[at] - 1;
     }
-    return false;
+    return UINT32_MAX;
 }
 
 static uint32_t append(struct gf_text_pool *pool, const char *text, size_t size)
@@ -103,27 +95,22 @@ static uint32_t append(struct gf_text_pool *pool, const char *text, size_t size)
 
 uint32_t gf_text_pool_add(struct gf_text_pool *pool, const char *text, size_t size, bool *ret_new)
 {
-    uint32_t number = 0;
-
-    *ret_new = false;
     if (!pool->count)
         append(pool, "", 0);
-    if (find(pool, text, size, hash_of(text, size), &number))
-        return number;
-    if (pool->bytes + size > (pool->limit ? pool->limit : LIMIT)) {
+    uint32_t number = find(pool, text, size, hash_of(text, size));
+    if (number == UINT32_MAX && pool->bytes + size > (pool->limit ? pool->limit : LIMIT)) {
         text = "...";
         size = 3;
-        if (find(pool, text, size, hash_of(text, size), &number))
-            return number;
+        number = find(pool, text, size, hash_of(text, size));
     }
-    *ret_new = true;
-    return append(pool, text, size);
+    *ret_new = number == UINT32_MAX;
+    return *ret_new ? append(pool, text, size) : number;
 }
 
 uint32_t gf_text_pool_find(const struct gf_text_pool *pool, const char *text, size_t size)
 {
-    uint32_t number;
-    return find(pool, text, size, hash_of(text, size), &number) ? number : 0;
+    const uint32_t number = find(pool, text, size, hash_of(text, size));
+    return number == UINT32_MAX ? 0 : number;
 }
 
 uint32_t gf_text_pool_put(struct gf_text_pool *pool, const char *text)

@@ -22,18 +22,22 @@ struct sum {
     double count, s;
 };
 
+/*
+ * Processes with the same labels. After execve, the job has two processes with the same pid, and so with
+ * equal labels. A metric must not have two lines with equal labels, so one line has the sum of these processes.
+ */
+struct owner {
+    uint32_t
+        first; /* for each process: the index of the first one with its labels. Only that one has: */
+    uint32_t report; /* 1 + the first of them that has a report; 0: none has */
+    bool logged;     /* a log contains lines of one of them */
+    double delay_s;
+};
+
 struct metrics {
     FILE *out;
     const struct gf_job *job;
-    /*
-     * For each process, the index of the first process with the same labels. After execve, the job
-     * has two processes with the same pid, and so with equal labels. A metric must not have two
-     * lines with equal labels, so one line has the sum of these processes.
-     */
-    uint32_t *owners;
-    uint32_t *reports; /* by owner: 1 + the first process that has a report; 0: none has */
-    bool *logged;      /* by owner: a log contains lines of one of these processes */
-    double *delays;    /* seconds, by owner */
+    struct owner *owners;             /* by process */
     struct gf_text_pool causes, keys; /* keys: owner and cause */
     struct sum *sums;                 /* by the number of the key */
     size_t room;
@@ -84,9 +88,6 @@ static void find_owners(struct metrics *metrics)
     bool is_new;
 
     metrics->owners = gf_cli_alloc(count, sizeof(*metrics->owners));
-    metrics->reports = gf_cli_alloc(count, sizeof(*metrics->reports));
-    metrics->logged = gf_cli_alloc(count, sizeof(*metrics->logged));
-    metrics->delays = gf_cli_alloc(count, sizeof(*metrics->delays));
     for (uint32_t i = 0; i < count; i++) {
         const struct gf_job_process *process = &job->processes[i];
         /* A rank below 0 is no rank. */
@@ -94,11 +95,12 @@ static void find_owners(struct metrics *metrics)
         const uint32_t number = gf_text_pool_add(&labels, (const char *)key, sizeof(key), &is_new);
         if (is_new)
             first[number] = i;
-        const uint32_t owner = metrics->owners[i] = first[number];
-        metrics->delays[owner] += (double)process->delay_ms / 1000;
-        metrics->logged[owner] |= process->logged;
-        if (process->report && !metrics->reports[owner])
-            metrics->reports[owner] = i + 1;
+        metrics->owners[i].first = first[number];
+        struct owner *owner = &metrics->owners[first[number]];
+        owner->delay_s += (double)process->delay_ms / 1000;
+        owner->logged |= process->logged;
+        if (process->report && !owner->report)
+            owner->report = i + 1;
     }
     gf_text_pool_free(&labels);
 }
@@ -106,7 +108,7 @@ static void find_owners(struct metrics *metrics)
 /* Whether the process has a report, and no earlier process with the same labels has one. */
 static bool has_report(const struct metrics *metrics, size_t process)
 {
-    return metrics->reports[metrics->owners[process]] == process + 1 &&
+    return metrics->owners[metrics->owners[process].first].report == process + 1 &&
            !metrics->job->processes[process].excluded;
 }
 
@@ -163,15 +165,16 @@ static void sum_stalls(struct metrics *metrics)
     json_t *row;
 
     for (size_t i = 0; i < job->stall_count; i++)
-        count_stalls(metrics, metrics->owners[job->stalls[i].process],
+        count_stalls(metrics, metrics->owners[job->stalls[i].process].first,
                      gf_tally_label(job, GF_BY_CAUSE, job->stalls[i].cause), 1,
                      job->stalls[i].us / 1e6);
     for (size_t i = 0; i < job->process_count; i++) {
-        if (!has_report(metrics, i) || metrics->logged[metrics->owners[i]])
+        const uint32_t owner = metrics->owners[i].first;
+        if (!has_report(metrics, i) || metrics->owners[owner].logged)
             continue;
         const json_t *stalls = json_object_get(job->processes[i].report, "stalls");
         json_object_foreach(json_object_get(stalls, "causes"), cause, row)
-            count_stalls(metrics, metrics->owners[i], cause, gf_report_number(row, "count"),
+            count_stalls(metrics, owner, cause, gf_report_number(row, "count"),
                          gf_report_number(row, "us") / 1e6);
     }
     if (metrics->keys.count) /* the first key is "" */
@@ -313,11 +316,13 @@ static void print_devices(const struct metrics *metrics, enum gf_metric metric, 
 static void print_delays(const struct metrics *metrics)
 {
     head(metrics, gf_metric_delay_seconds);
-    for (size_t i = 0; i < metrics->job->process_count; i++)
-        if (metrics->owners[i] == i && !metrics->job->processes[i].excluded && metrics->logged[i]) {
-            line(metrics, gf_metric_delay_seconds, i);
-            value(metrics, metrics->delays[i]);
-        }
+    for (size_t i = 0; i < metrics->job->process_count; i++) {
+        const struct owner *owner = &metrics->owners[i];
+        if (owner->first != i || metrics->job->processes[i].excluded || !owner->logged)
+            continue;
+        line(metrics, gf_metric_delay_seconds, i);
+        value(metrics, owner->delay_s);
+    }
 }
 
 static void print_metrics(const struct metrics *metrics)
@@ -348,7 +353,4 @@ void gf_prometheus_write(FILE *out, const struct gf_answer *answer)
     gf_text_pool_free(&metrics.keys);
     free(metrics.sums);
     free(metrics.owners);
-    free(metrics.reports);
-    free(metrics.logged);
-    free(metrics.delays);
 }
