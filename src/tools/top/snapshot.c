@@ -30,11 +30,9 @@
 static char **read_environment(pid_t pid)
 {
     static char text[4 << 20];
-    char path[64], **list = NULL;
+    char **list = NULL;
     size_t count = 0;
-
-    snprintf(path, sizeof(path), "/proc/%d/environ", pid);
-    FILE *file = fopen(path, "re");
+    FILE *file = fopen(gf_text("/proc/%d/environ", pid), "re");
     const size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
     if (file)
         fclose(file);
@@ -145,14 +143,11 @@ static bool is_live_file(const char *path)
 
 static void search_thread(long tid, struct search *search, struct gf_snapshot *ret)
 {
-    char path[96];
-
-    snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd", ret->pid, tid);
-    GF_FOLDER(folder, path);
+    GF_FOLDER(folder, gf_text("/proc/%d/task/%ld/fd", ret->pid, tid));
     for (long fd;
          ret->source == gf_snapshot_none && !is_over(search) && (fd = next_number(&folder)) >= 0;
          search->descriptors++) {
-        snprintf(path, sizeof(path), "/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
+        const char *path = gf_text("/proc/%d/task/%ld/fd/%ld", ret->pid, tid, fd);
         if (is_live_file(path))
             read_live(path, search, ret);
     }
@@ -173,10 +168,8 @@ static bool is_library_thread(pid_t pid, long tid)
 static void search_threads(struct gf_snapshot *ret)
 {
     struct search search = {.until_ns = gf_now_ns() + BUDGET_NS};
-    char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/task", ret->pid);
-    GF_FOLDER(folder, path);
+    GF_FOLDER(folder, gf_text("/proc/%d/task", ret->pid));
     for (long tid;
          ret->source == gf_snapshot_none && !is_over(&search) && (tid = next_number(&folder)) >= 0;)
         if (is_library_thread(ret->pid, tid))
@@ -187,7 +180,7 @@ static void search_threads(struct gf_snapshot *ret)
 
 bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
 {
-    char path[64], text[512];
+    char text[512];
     bool is_worker = true;
     unsigned threads = 0;
 
@@ -198,8 +191,7 @@ bool gf_snapshot_is_worker(pid_t pid, pid_t *ret_parent, bool *ret_runs)
         return false;
     *ret_runs = *state == 'R';
     *ret_parent = (pid_t)gf_procfs_number(parent);
-    snprintf(path, sizeof(path), "/proc/%d/task", pid);
-    GF_FOLDER(folder, path);
+    GF_FOLDER(folder, gf_text("/proc/%d/task", pid));
     for (long tid; is_worker && (tid = next_number(&folder)) >= 0; threads++)
         is_worker = threads < THREADS_MOST && !is_library_thread(pid, tid);
     return is_worker;

@@ -28,13 +28,9 @@ static void read_field(const char *text, const char *key, char *ret, size_t size
  */
 static bool may_open(const char *root, const char *minor, bool any_node)
 {
-    char path[32];
-
-    if (!*minor || !any_node)
-        return true;
-    snprintf(path, sizeof(path), "/dev/nvidia%s", minor);
     /* The check also checks the cgroup's device filter, and does not initialize the GPU as open() may. */
-    return gf_input_access_in(root, path, R_OK | W_OK);
+    return !*minor || !any_node ||
+           gf_input_access_in(root, gf_text("/dev/nvidia%s", minor), R_OK | W_OK);
 }
 
 /*
@@ -89,16 +85,16 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
 int gf_visible_gpus_record(const char *folder)
 {
     struct gf_visible_gpus here;
-    char name[64], text[256];
     int error = 0;
 
     gf_visible_gpus_read(NULL, "", &here);
     for (size_t i = 0; i < here.count && !error; i++) {
         const struct gf_visible_gpu *gpu = &here.gpus[i];
-        snprintf(name, sizeof(name), "proc/driver/nvidia/gpus/%s/information", gpu->bdf);
+        char text[256];
         const int length =
             snprintf(text, sizeof(text), "Model: %s\nGPU UUID: %s\n", gpu->model, gpu->uuid);
-        error = gf_record_text(folder, name, text, (size_t)length);
+        error = gf_record_text(folder, gf_text("proc/driver/nvidia/gpus/%s/information", gpu->bdf),
+                               text, (size_t)length);
     }
     return error;
 }
