@@ -105,15 +105,13 @@ static const char *without_prefix(const char *name)
  */
 static const char *main_switch(const char *wanted)
 {
-    static const struct {
-        const char *word, *meant;
-    } words[] = {{"disable", "GPUFEED=off"}, {"disabled", "GPUFEED=off"}, {"off", "GPUFEED=off"},
-                 {"enable", "GPUFEED=on"},   {"enabled", "GPUFEED=on"},   {"on", "GPUFEED=on"}};
+    static const char *const off[] = {"disable", "disabled", "off", NULL}, *const on[] = {
+                                                                               "enable", "enabled",
+                                                                               "on", NULL};
 
-    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
-        if (gf_same_word(words[i].word, wanted))
-            return words[i].meant;
-    return NULL;
+    return gf_word_index(off, wanted) >= 0  ? "GPUFEED=off"
+           : gf_word_index(on, wanted) >= 0 ? "GPUFEED=on"
+                                            : NULL;
 }
 
 const char *gf_suggest_name(const char *name)
@@ -149,12 +147,8 @@ const char *gf_suggest_name(const char *name)
  */
 static bool means_off(const char *value)
 {
-    static const char *const words[] = {"none", "never", "disable", "disabled"};
-
-    for (size_t i = 0; i < GF_ARRAY_LEN(words); i++)
-        if (gf_same_word(words[i], value))
-            return true;
-    return false;
+    static const char *const words[] = {"none", "never", "disable", "disabled", NULL};
+    return gf_word_index(words, value) >= 0;
 }
 
 const char *gf_suggest_value(const struct gf_option_row *row, const char *value)
@@ -189,16 +183,6 @@ const char *gf_validate_value(const struct gf_option_row *row, const char *value
     return buf;
 }
 
-static void format_unknown_name(const char *name, char *line, size_t size)
-{
-    const char *nearest = gf_suggest_name(name);
-
-    gf_fmt(line, size,
-           nearest ? "%s is not an option (did you mean %s?)"
-                   : "%s is not an option; `gpufeed run --help` lists them",
-           name, nearest);
-}
-
 /*
  * Describes the mistake in an entry of the environment. Returns false if the entry is valid or is
  * not a setting of the library.
@@ -212,7 +196,11 @@ static bool format_mistake(const char *entry, bool from_run, char *line, size_t 
         return false;
     const struct gf_option_row *row = gf_option_by_name(name);
     if (!row) {
-        format_unknown_name(name, line, size);
+        const char *nearest = gf_suggest_name(name);
+        gf_fmt(line, size,
+               nearest ? "%s is not an option (did you mean %s?)"
+                       : "%s is not an option; `gpufeed run --help` lists them",
+               name, nearest);
         return true;
     }
     if (!*value || gf_option_check(row, value) == 0)

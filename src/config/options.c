@@ -113,7 +113,7 @@ union value {
     unsigned bits;
 };
 
-static int word_index(const char *const *words, const char *value)
+int gf_word_index(const char *const *words, const char *value)
 {
     for (int i = 0; words[i]; i++)
         if (gf_same_word(words[i], value))
@@ -124,7 +124,7 @@ static int word_index(const char *const *words, const char *value)
 static bool means_off(const char *value)
 {
     static const char *const words[] = {"off", "0", "no", "false", NULL};
-    return word_index(words, value) >= 0;
+    return gf_word_index(words, value) >= 0;
 }
 
 /*
@@ -135,12 +135,12 @@ static bool means_off(const char *value)
 static int parse_choice(const struct gf_option_row *row, const char *value, int *ret)
 {
     static const char *const on[] = {"1", "yes", "true", "on", NULL};
-    const int off = word_index(row->choices, "off");
+    const int off = gf_word_index(row->choices, "off");
 
-    *ret = word_index(row->choices, value);
+    *ret = gf_word_index(row->choices, value);
     if (*ret < 0 && off >= 0 && means_off(value))
         *ret = off;
-    else if (*ret < 0 && off >= 0 && word_index(on, value) >= 0)
+    else if (*ret < 0 && off >= 0 && gf_word_index(on, value) >= 0)
         *ret = 0;
     return *ret < 0 ? -EINVAL : 0;
 }
@@ -186,7 +186,7 @@ static int parse_list(const struct gf_option_row *row, const char *value, unsign
         value = NULL;
     for (*ret = 0; value;) {
         value = split_word(value, word, GF_OPTION_WORD_MAX);
-        const int index = word_index(row->choices, word);
+        const int index = gf_word_index(row->choices, word);
         if (index < 0 && !gf_same_word(word, "all"))
             return -EINVAL;
         bits |= index < 0 ? ~0u : 1u << index;

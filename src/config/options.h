@@ -124,6 +124,9 @@ extern const size_t gf_option_section_count;
  */
 void gf_options_load(struct gf_options *ret, char *const *envp);
 
+/* Returns the index of a word in a list that NULL ends, ignoring case; -EINVAL if it is not there. */
+int gf_word_index(const char *const *words, const char *value);
+
 /* Returns 0 if the value is valid for the row, otherwise -EINVAL. */
 int gf_option_check(const struct gf_option_row *row, const char *value);
 

@@ -3,6 +3,7 @@
 
 #include "base/atomic.h"
 #include "base/parse.h"
+#include "base/path.h"
 #include "base/symbols.h"
 
 #include <fcntl.h>
@@ -71,10 +72,8 @@ static bool is_kept_out(const char *names)
 {
     const char *program =
         (const char *)getauxval(AT_EXECFN); /* NOLINT(performance-no-int-to-ptr) */
-    const char *slash = program ? strrchr(program, '/') : NULL;
 
-    if (slash)
-        program = slash + 1;
+    program = program ? gf_path_file_name(program) : NULL;
     for (const char *at = names; program && *at; at += *at == ',') {
         const size_t length = strcspn(at, ",");
         if (length && strncmp(at, program, length) == 0 && !program[length])
