@@ -19,9 +19,10 @@ static void sort_rows(struct gf_rank_table *table)
     table->count = kept;
 }
 
-static struct gf_rank_row *rank_row_of(const struct gf_rank_table *table, int64_t rank)
+static struct gf_rank_row *rank_row_of(const struct gf_rank_table *table, const struct gf_job *job,
+                                       size_t process)
 {
-    const struct gf_rank_row key = {.rank = rank};
+    const struct gf_rank_row key = {.rank = job->processes[process].rank};
     return bsearch(&key, table->rows, table->count, sizeof(*table->rows), by_rank);
 }
 
@@ -67,7 +68,7 @@ static void find_step_times(const struct gf_rank_table *table, const struct gf_j
 {
     for (size_t i = 0; i < steps->count; i++) {
         const struct gf_step *step = &steps->list[i];
-        struct gf_rank_row *row = rank_row_of(table, job->processes[step->process].rank);
+        struct gf_rank_row *row = rank_row_of(table, job, step->process);
         if (!row)
             continue;
         if (row->first_step <= 0 || step->at < row->first_step)
@@ -80,7 +81,7 @@ static void add_stalls(const struct gf_rank_table *table, const struct gf_job *j
 {
     for (size_t i = 0; i < job->stall_count; i++) {
         const struct gf_stall *stall = &job->stalls[i];
-        struct gf_rank_row *row = rank_row_of(table, job->processes[stall->process].rank);
+        struct gf_rank_row *row = rank_row_of(table, job, stall->process);
         if (!row)
             continue;
         row->stall_s += stall->us / 1e6;
@@ -97,8 +98,7 @@ static size_t *count_steps(const struct gf_rank_table *table, const struct gf_jo
     size_t *counts = gf_cli_alloc(table->count, sizeof(*counts));
 
     for (size_t i = 0; i < steps->ended; i++) {
-        const struct gf_rank_row *row =
-            rank_row_of(table, job->processes[steps->list[i].process].rank);
+        const struct gf_rank_row *row = rank_row_of(table, job, steps->list[i].process);
         if (row)
             counts[row - table->rows]++;
     }
@@ -116,7 +116,7 @@ static void add_steps(const struct gf_rank_table *table, const struct gf_job *jo
     GF_OWNED size_t *passed = gf_cli_alloc(table->count, sizeof(*passed));
 
     for (size_t i = 0; i < steps->ended; i++) {
-        struct gf_rank_row *row = rank_row_of(table, job->processes[steps->list[i].process].rank);
+        struct gf_rank_row *row = rank_row_of(table, job, steps->list[i].process);
         if (!row)
             continue;
         const size_t at = (size_t)(row - table->rows), longest = counts[at] / 10;
@@ -137,8 +137,7 @@ static void use_activity(const struct gf_rank_table *table, const struct gf_job 
     GF_OWNED struct gf_logged_gpu *sums = gf_cli_alloc(table->count, sizeof(*sums));
 
     for (size_t i = 0; i < job->activity_count; i++) {
-        const struct gf_rank_row *row =
-            rank_row_of(table, job->processes[job->activity[i].process].rank);
+        const struct gf_rank_row *row = rank_row_of(table, job, job->activity[i].process);
         if (row)
             gf_logged_gpu_add(&sums[row - table->rows], job, &job->activity[i]);
     }
@@ -167,7 +166,7 @@ static void use_reported(const struct gf_rank_table *table, const struct gf_job 
 {
     for (size_t i = 0; is_comparable(reported) && i < reported->count; i++) {
         const struct gf_reported_steps *one = &reported->list[i];
-        struct gf_rank_row *row = rank_row_of(table, job->processes[one->process].rank);
+        struct gf_rank_row *row = rank_row_of(table, job, one->process);
         if (!row || row->step_s > 0)
             continue;
         row->step_s = row->step_mean_s = one->p50_s;
@@ -188,8 +187,7 @@ struct gf_rank_table gf_rank_table_make(const struct gf_job *job, const struct g
     for (size_t i = 0; i < table.count; i++)
         table.rows[i] = (struct gf_rank_row){.rank = table.rows[i].rank};
     for (size_t i = job->process_count; i-- > 0;) {
-        struct gf_rank_row *row =
-            job->processes[i].excluded ? NULL : rank_row_of(&table, job->processes[i].rank);
+        struct gf_rank_row *row = job->processes[i].excluded ? NULL : rank_row_of(&table, job, i);
         if (!row)
             continue;
         table.next[i] = row->process;
