@@ -264,12 +264,12 @@ static void report_full(uint64_t near, uint64_t far, const struct gf_topo_gpu *g
 void gf_check_node_memory(const struct gf_check_input *input, struct gf_findings *ret)
 {
     const struct gf_topo *topo = input->topo;
+    const struct gf_topo_gpu *gpu;
 
     if (topo->machine->node_count < 2)
         return;
-    for (size_t i = 0; i < topo->gpu_count; i++) {
-        const struct gf_topo_gpu *gpu = &topo->gpus[i];
-        if (!gpu->visible || !gpu->source)
+    for (size_t at = 0; (gpu = next_visible(topo, &at));) {
+        if (!gpu->source)
             continue;
         if (has_limits(topo) && !gf_set_meet(&topo->facts.mems, &gpu->nodes)) {
             report_forbidden(input, gpu, ret);

@@ -238,19 +238,16 @@ static int index_of(const struct gf_visible_gpus *list, const char *bdf)
     return -1;
 }
 
-static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci,
-                    const struct gf_visible_gpus *all)
+static void add_gpu(struct gf_topo *topo, const struct gf_pci *pci)
 {
     struct gf_topo_gpu *gpu = &topo->gpus[topo->gpu_count++];
     struct gf_gpu wanted = {.device = -1, .attr_node = -1, .nvml_node = -1};
-    const int known = index_of(all, pci->bdf), index = index_of(&topo->visible, pci->bdf);
+    const int known = index_of(&topo->all, pci->bdf), index = index_of(&topo->visible, pci->bdf);
 
     memcpy(gpu->bdf, pci->bdf, sizeof(gpu->bdf));
     memcpy(wanted.bdf, pci->bdf, sizeof(wanted.bdf));
-    if (known >= 0) {
-        memcpy(gpu->name, all->gpus[known].model, sizeof(gpu->name));
-        memcpy(gpu->uuid, all->gpus[known].uuid, sizeof(gpu->uuid));
-    }
+    gpu->name = known < 0 ? "" : topo->all.gpus[known].model;
+    gpu->uuid = known < 0 ? "" : topo->all.gpus[known].uuid;
     gpu->visible = index >= 0;
     gpu->device = topo->visible.ordered ? index : -1;
     gpu->nearest = -1;
@@ -276,7 +273,6 @@ static bool read_recorded_mask(const char *root, struct gf_cpus *ret)
 
 void gf_topo_gather(const struct gf_machine *machine, const char *root, struct gf_topo *ret)
 {
-    struct gf_visible_gpus all;
     struct gf_cpus start = {0};
 
     memset(ret, 0, sizeof(*ret));
@@ -286,10 +282,10 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, struct g
         start = machine->online;
     /* The limits belong to the process with this mask, which may be the recorded one. */
     gf_facts_gather(ret->has_mask ? root : "", environ, &start, &ret->facts);
-    gf_visible_gpus_read(machine, root, &all);
-    ret->visible = all;
+    gf_visible_gpus_read(machine, root, &ret->all);
+    ret->visible = ret->all;
     gf_visible_gpus_choose(&ret->visible, getenv("CUDA_VISIBLE_DEVICES"),
                            getenv("CUDA_DEVICE_ORDER"));
     for (size_t i = 0; i < machine->gpu_count && ret->gpu_count < GF_VISIBLE_GPUS_MAX; i++)
-        add_gpu(ret, &machine->gpus[i], &all);
+        add_gpu(ret, &machine->gpus[i]);
 }

@@ -47,9 +47,8 @@ int gf_visible_gpus_record(const char *folder);
 
 struct gf_topo_gpu {
     char bdf[20];
-    char name[64]; /* "" unknown */
-    char uuid[64]; /* "" unknown */
-    int device;    /* CUDA's expected index; -1 if hidden or uncertain */
+    const char *name, *uuid; /* "" unknown; of gf_topo.all */
+    int device;              /* CUDA's expected index; -1 if hidden or uncertain */
     bool visible;
     struct gf_nodes nodes; /* empty if unknown */
     const char *source;    /* the source of the nodes; NULL if unknown */
@@ -67,7 +66,7 @@ struct gf_topo {
      * recorded one.
      */
     bool has_mask;
-    struct gf_visible_gpus visible;
+    struct gf_visible_gpus all, visible;
     struct gf_topo_gpu gpus[GF_VISIBLE_GPUS_MAX];
     size_t gpu_count;
 };
