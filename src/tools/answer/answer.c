@@ -77,7 +77,7 @@ static void add_report(struct gf_answer *answer, const struct gf_job_process *pr
     answer->observing += json_is_true(gf_report_at(process->report, "observe"));
     gf_copies_add(&answer->copies, process->report);
     add_gpu_time(answer, gf_report_at(process->report, "gpu_time"), "", GPU_LEVELS);
-    gf_gpu_time_add(&answer->gpu_time, gf_report_at(process->report, "gpu_time"), process->rank);
+    gf_gpu_time_add(&answer->gpu_time, process->report, process->rank);
     if (process->logged)
         return;
     answer->stalls += (uint64_t)gf_report_number(process->report, "stalls.count");

@@ -159,11 +159,8 @@ static void say_gpu_cause(const struct gf_answer *answer, const struct gf_rank_r
     const struct gf_gpu_part *most = NULL;
     double more = 0;
 
-    for (uint32_t i = row->process; i; i = answer->table.next[i - 1]) {
-        const json_t *report = answer->job->processes[i - 1].report;
-        if (report)
-            gf_gpu_time_add(&time, gf_report_at(report, "gpu_time"), row->rank);
-    }
+    for (uint32_t i = row->process; i; i = answer->table.next[i - 1])
+        gf_gpu_time_add(&time, answer->job->processes[i - 1].report, row->rank);
     for (unsigned i = 0; i < time.causes.count; i++) {
         const struct gf_gpu_part *part = &time.causes.list[i];
         const double excess = part->s / time.s -

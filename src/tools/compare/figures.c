@@ -68,7 +68,7 @@ static void add_idle(struct gf_figures *figures, const json_t *report)
 {
     struct gf_gpu_time time = {0};
 
-    gf_gpu_time_add(&time, gf_report_at(report, "gpu_time"), -1);
+    gf_gpu_time_add(&time, report, -1);
     for (unsigned i = 0; i < time.causes.count; i++) {
         const struct gf_gpu_part *part = &time.causes.list[i];
         struct gf_figures_row more = {.seconds = part->s, .line_s = part->rank_s};

@@ -82,8 +82,8 @@ struct gf_gpu_time {
     struct gf_gpu_parts states, causes;
 };
 
-/* Adds the section of a process's report. `rank` is the rank of the process, or -1. */
-void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank);
+/* Adds the section of a process's report, which may be NULL. `rank` is the rank of the process, or -1. */
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *report, int64_t rank);
 
 /* Adds the seconds of all GPUs of a report, and those without work, however few the samples are. */
 void gf_gpu_seconds_add(const json_t *report, double *gpu_s, double *empty_s);

@@ -39,7 +39,7 @@ static void add_process(struct gf_rank_row *row, const struct gf_job_process *pr
     row->delay_s += (double)process->delay_ms / 1000;
     if (!process->report)
         return;
-    gf_gpu_time_add(&gpu, gf_report_at(process->report, "gpu_time"), row->rank);
+    gf_gpu_time_add(&gpu, process->report, row->rank);
     row->gpu_s += gpu.s;
     row->gpu_empty_s += gpu.s * gf_gpu_share(&gpu, &gpu.states, "empty");
     row->gpu_copying_s += gpu.s * gf_gpu_share(&gpu, &gpu.states, "copying");

@@ -160,12 +160,12 @@ static double add_parts(struct gf_gpu_parts *parts, const json_t *device, const 
     return sum;
 }
 
-void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *section, int64_t rank)
+void gf_gpu_time_add(struct gf_gpu_time *time, const json_t *report, int64_t rank)
 {
     json_t *device;
     size_t i;
 
-    json_array_foreach(gf_report_at(section, "devices"), i, device) {
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device) {
         if (gf_report_number(device, "samples") < LEAST_SAMPLES)
             continue;
         time->devices++;

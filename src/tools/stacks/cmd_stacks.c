@@ -35,6 +35,12 @@ static void print_gpus(const json_t *report)
         printf("  step %.0f is in progress\n", gf_report_number(report, "steps.current"));
 }
 
+/* How much a number of a report has grown; `before` may be NULL. */
+static double growth(const json_t *before, const json_t *now, const char *path)
+{
+    return gf_report_number(now, path) - gf_report_number(before, path);
+}
+
 /* Finds a device in an earlier report; NULL if absent. */
 static const json_t *device_of(const json_t *report, int number)
 {
@@ -66,15 +72,13 @@ static void print_states(const json_t *before, const json_t *now)
         json_t *states = json_object_get(device, "states");
         double all = 0;
         json_object_foreach(states, name, state)
-            all +=
-                gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
+            all += growth(json_object_get(past, name), state, "s");
         if (all <= 0)
             continue;
         unsigned printed = 0;
         printf("    GPU %d: ", number);
         json_object_foreach(states, name, state) {
-            const double s =
-                gf_report_number(state, "s") - gf_report_number(json_object_get(past, name), "s");
+            const double s = growth(json_object_get(past, name), state, "s");
             if (s <= 0 || printed == STATES)
                 continue;
             printf("%s%s %.0f %%", printed++ ? ", " : "",
@@ -91,11 +95,9 @@ static void print_live_copies(const json_t *before, const json_t *now)
             const char *way = gf_way_names[k];
             const char *sum = gf_text("transfers.%s.%s", gf_direction_names[i], way);
             const json_t *last = gf_report_at(now, sum), *past = gf_report_at(before, sum);
-            const double calls = gf_report_number(last, "calls") - gf_report_number(past, "calls");
-            const double bytes = gf_report_number(last, "bytes") - gf_report_number(past, "bytes");
-            if (calls > 0)
+            if (growth(past, last, "calls") > 0)
                 printf("    copies %s the GPU (%s): %.0f, %.1f MiB\n", i == 0 ? "to" : "from", way,
-                       calls, bytes / MIB);
+                       growth(past, last, "calls"), growth(past, last, "bytes") / MIB);
         }
 }
 
@@ -140,7 +142,7 @@ static void await_next(pid_t pid, const struct gf_snapshot *before, struct gf_sn
     for (int i = 0; i < TRIES; i++) {
         gf_sleep_ns(100000000);
         gf_snapshot_read(pid, ret);
-        if (gf_report_number(ret->report, "ran_s") > gf_report_number(before->report, "ran_s"))
+        if (growth(before->report, ret->report, "ran_s") > 0)
             return;
         json_decref(ret->report);
         ret->report = NULL;
@@ -162,8 +164,7 @@ static void print_report(pid_t pid, const struct gf_snapshot *first)
     puts(":");
     print_gpus(now);
     if (next.report) {
-        printf("  in the last %.1f s:\n",
-               gf_report_number(next.report, "ran_s") - gf_report_number(first->report, "ran_s"));
+        printf("  in the last %.1f s:\n", growth(first->report, next.report, "ran_s"));
         print_changes(first->report, next.report);
     }
     printf("  in %.0f s since the first use of CUDA:\n", gf_report_number(now, "ran_s"));
