@@ -194,25 +194,6 @@ static bool compare_share(const struct gf_answer *answer, const struct usual *us
     return true;
 }
 
-static void compare_gpu(const struct gf_answer *answer, const struct usual *usual,
-                        struct gf_rank_row *row, struct gf_textbuf *words)
-{
-    if (!compare_share(answer, usual, row, gpu_empty(row), usual->gpu_empty,
-                       "left its GPU without work", words))
-        return;
-    say_gpu_cause(answer, row, words);
-    gf_say(words, ")");
-}
-
-/* If a rank's PCIe link is slow, copies take longer, even if no thread waits for them. */
-static void compare_copying(const struct gf_answer *answer, const struct usual *usual,
-                            struct gf_rank_row *row, struct gf_textbuf *words)
-{
-    if (compare_share(answer, usual, row, gpu_copying(row), usual->gpu_copying,
-                      "had only copies on its GPU", words))
-        gf_say(words, ")");
-}
-
 static void compare_copies(const struct gf_answer *answer, const struct usual *usual,
                            struct gf_rank_row *row, struct gf_textbuf *words)
 {
@@ -261,13 +242,9 @@ struct found {
     char *text;
 };
 
-static int by_excess(const void *a, const void *b)
-{
-    const struct gf_rank_row *one = ((const struct found *)a)->row,
-                             *other = ((const struct found *)b)->row;
-
-    return gf_order(other->excess_s, one->excess_s) ?: gf_order(one->rank, other->rank);
-}
+GF_COMPARATOR(by_excess, struct found,
+              gf_order(other->row->excess_s, one->row->excess_s)
+                  ?: gf_order(one->row->rank, other->row->rank))
 
 /*
  * Returns a sentence that begins with a lower-case letter, because it is also used as an item of a
@@ -282,9 +259,16 @@ static char *sentence_of(const struct gf_answer *answer, const struct usual *usu
 
     compare_steps(usual, row, &words);
     compare_stalls(answer, usual, row, &words);
-    compare_gpu(answer, usual, row, &words);
+    if (compare_share(answer, usual, row, gpu_empty(row), usual->gpu_empty,
+                      "left its GPU without work", &words)) {
+        say_gpu_cause(answer, row, &words);
+        gf_say(&words, ")");
+    }
     compare_delays(answer, usual, row, &words);
-    compare_copying(answer, usual, row, &words);
+    /* If a rank's PCIe link is slow, copies take longer, even if no thread waits for them. */
+    if (compare_share(answer, usual, row, gpu_copying(row), usual->gpu_copying,
+                      "had only copies on its GPU", &words))
+        gf_say(&words, ")");
     compare_copies(answer, usual, row, &words);
     compare_end(usual, row, &words);
     if (!words.at)

@@ -28,16 +28,6 @@ static void say_source(struct gf_textbuf *words, const struct gf_reported_steps 
         gf_say(words, " (found by %s)", steps->source);
 }
 
-/* Names the process if several reports have steps. */
-static void say_process(struct gf_textbuf *words, const struct gf_answer *answer,
-                        const struct gf_reported_steps *steps)
-{
-    if (answer->reported_steps.count > 1)
-        gf_say(words, " of %s, the slowest of %zu,",
-               gf_job_process_name(&answer->job->processes[steps->process]),
-               answer->reported_steps.count);
-}
-
 static void say_difference(struct gf_textbuf *words, const struct gf_reported_steps *steps)
 {
     const char *difference = steps->difference, *time = gf_amount_time(steps->detail_s);
@@ -76,7 +66,10 @@ static void gf_step_text_say(struct gf_answer *answer)
         return;
     gf_say(&words, "The median of %lu steps", (uint64_t)gf_min(steps->steps, 1e15));
     say_source(&words, steps);
-    say_process(&words, answer, steps);
+    if (answer->reported_steps.count > 1)
+        gf_say(&words, " of %s, the slowest of %zu,",
+               gf_job_process_name(&answer->job->processes[steps->process]),
+               answer->reported_steps.count);
     gf_say(&words, " is %s", gf_amount_time(steps->p50_s));
     if (steps->steps >= P99_STEPS)
         gf_say(&words, ", the 99th percentile %s", gf_amount_time(steps->p99_s));
@@ -485,13 +478,8 @@ static void say_members(const struct gf_job *job, const struct standing *standin
 }
 
 /* The group with the fewest processes comes first, because the others may wait for it. */
-static int by_count(const void *a, const void *b)
-{
-    const struct group *one = *(const struct group *const *)a,
-                       *other = *(const struct group *const *)b;
-
-    return gf_order(one->count, other->count) ?: gf_order(one, other);
-}
+GF_COMPARATOR(by_count, __typeof__(const struct group *),
+              gf_order((*one)->count, (*other)->count) ?: gf_order(*one, *other))
 
 static uint64_t whole(double number)
 {

@@ -41,14 +41,6 @@ static void add_row(struct gf_figures *figures, enum gf_figures_of kind,
     memcpy(row->line, more->line, sizeof(row->line));
 }
 
-static void add_copies(struct gf_figures *figures,
-                       const struct gf_copy_sum more[GF_DIRECTIONS][GF_WAYS])
-{
-    for (int i = 0; i < GF_DIRECTIONS; i++)
-        for (int way = 0; way < GF_WAYS; way++)
-            gf_copy_sum_add(&figures->copies[i][way], &more[i][way]);
-}
-
 static void add_stalls(struct gf_figures *figures, json_t *stalls)
 {
     const char *cause;
@@ -110,7 +102,9 @@ int gf_figures_add_file(struct gf_figures *figures, const char *path)
     figures->steps += gf_report_number(report, "steps.ended");
     figures->steps_s += gf_report_number(report, "steps.us") / 1e6;
     add_step_times(figures, json_object_get(report, "step_times"));
-    add_copies(figures, copies.ways);
+    for (int i = 0; i < GF_DIRECTIONS; i++)
+        for (int way = 0; way < GF_WAYS; way++)
+            gf_copy_sum_add(&figures->copies[i][way], &copies.ways[i][way]);
     add_stalls(figures, json_object_get(report, "stalls"));
     gf_gpu_seconds_add(report, &figures->gpu_s, &figures->gpu_empty_s);
     add_idle(figures, report);

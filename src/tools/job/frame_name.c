@@ -56,22 +56,10 @@ static bool is_function(const struct gf_elf_symbols *symbols, const Elf64_Sym *s
            symbol->st_size && symbol->st_name < symbols->strings_size;
 }
 
-static size_t count_functions(const struct gf_elf_symbols *symbols)
+/* Collects the file's functions, sorted by start. */
+static void sort_functions(struct gf_elfsym *file)
 {
-    size_t count = 0;
-
-    for (size_t i = 0; i < symbols->count; i++)
-        count += is_function(symbols, &symbols->list[i]);
-    return count;
-}
-
-/*
- * Collects the file's functions, sorted by start. They may be more than those that were counted: another
- * process may write to the file meanwhile.
- */
-static void sort_functions(struct gf_elfsym *file, size_t most)
-{
-    for (size_t i = 0; i < file->symbols.count && file->function_count < most; i++) {
+    for (size_t i = 0; i < file->symbols.count; i++) {
         const Elf64_Sym symbol = file->symbols.list[i];
         struct function *function = &file->functions[file->function_count];
         if (!is_function(&file->symbols, &symbol))
@@ -92,9 +80,8 @@ static void read_functions(struct gf_elfsym *file)
         file->symbols.count > SYMBOLS_MOST - symbols_read)
         return;
     symbols_read += file->symbols.count;
-    const size_t count = count_functions(&file->symbols);
-    file->functions = gf_cli_alloc(count + 1, sizeof(*file->functions));
-    sort_functions(file, count);
+    file->functions = gf_cli_alloc(file->symbols.count, sizeof(*file->functions));
+    sort_functions(file);
 }
 
 struct gf_elfsym *gf_elfsym_open(const char *path, const char *build_id)

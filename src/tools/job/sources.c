@@ -59,10 +59,7 @@ static bool is_of_kernel(const char *path)
            (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
 }
 
-static int by_name(const void *one, const void *other)
-{
-    return strcmp(*(char *const *)one, *(char *const *)other);
-}
+GF_COMPARATOR(by_name, __typeof__(char *), strcmp(*one, *other))
 
 /* Names are counted before they are sorted: a folder of a FUSE file system may have no end. */
 static int add_folder(struct gf_sources *sources, const char *path, unsigned levels)

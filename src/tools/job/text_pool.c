@@ -8,18 +8,6 @@
 
 #define LIMIT ((size_t)256 << 20)
 
-/*
- * The kernel chose these 16 bytes for this process. They are not aligned. If they are missing, the
- * hash still spreads.
- */
-static void get_secret(uint64_t ret[2])
-{
-    const void *random = (const void *)getauxval(AT_RANDOM);
-
-    if (random)
-        memcpy(ret, random, 2 * sizeof(*ret));
-}
-
 static uint64_t fold(uint64_t a, uint64_t b)
 {
     const unsigned __int128 product = (unsigned __int128)a * b;
@@ -30,8 +18,11 @@ static uint64_t fold(uint64_t a, uint64_t b)
 static uint64_t hash_of(const char *text, size_t size)
 {
     uint64_t key[] = {0x9e3779b97f4a7c15ULL, 0xff51afd7ed558ccdULL}, word;
+    /* The kernel chose these 16 bytes for this process. If they are missing, the hash still spreads. */
+    const void *random = (const void *)getauxval(AT_RANDOM);
 
-    get_secret(key);
+    if (random)
+        memcpy(key, random, sizeof(key));
     uint64_t hash = key[0] ^ size;
     for (; size >= sizeof(word); text += sizeof(word), size -= sizeof(word)) {
         memcpy(&word, text, sizeof(word));

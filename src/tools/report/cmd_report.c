@@ -220,13 +220,6 @@ static int check_files(const struct gf_report_flags *ret)
     return error ? gf_cli_fail(GF_EXIT_USAGE, "%s", error) : GF_EXIT_OK;
 }
 
-static unsigned default_top(const struct gf_report_flags *given)
-{
-    if (given->form == GF_FORM_JSON)
-        return TOP_JSON;
-    return given->by == GF_BY_COUNT ? TOP_ANSWER : TOP_BY;
-}
-
 /* Whether a log or a report would be overwritten. Another user's link would be replaced. */
 static bool is_input(const char *path)
 {
@@ -460,7 +453,9 @@ int gf_cmd_report(int argc, char **argv)
 
     if (gf_flags_read(&reader, &words, &flags, &code) && !(code = check(&flags))) {
         if (!flags.top)
-            flags.top = default_top(&flags);
+            flags.top = flags.form == GF_FORM_JSON ? TOP_JSON
+                        : flags.by == GF_BY_COUNT  ? TOP_ANSWER
+                                                   : TOP_BY;
         gf_bus_error_survive();
         if (flags.form != GF_FORM_EVENTS ||
             (gf_job_filter_needs_job(&flags.filter) && !flags.reads_stdin))

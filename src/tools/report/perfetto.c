@@ -336,14 +336,6 @@ static void print_merged(struct trace *trace)
     fwrite(inside, 1, torch.text.size - before, trace->out);
 }
 
-static void print_alone(struct trace *trace)
-{
-    fprintf(trace->out, "{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%ld,\"traceEvents\":[",
-            trace->base_ns);
-    print_events(trace);
-    fputs("\n]}\n", trace->out);
-}
-
 void gf_perfetto_write(FILE *out, const struct gf_answer *answer)
 {
     struct trace trace = {
@@ -353,9 +345,13 @@ void gf_perfetto_write(FILE *out, const struct gf_answer *answer)
         .base_ns = torch.text.size ? torch.base_ns : ns_of(answer->from) / 1000000000 * 1000000000};
 
     number_processes(&trace);
-    if (torch.text.size)
+    if (torch.text.size) {
         print_merged(&trace);
-    else
-        print_alone(&trace);
+    } else {
+        fprintf(out, "{\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%ld,\"traceEvents\":[",
+                trace.base_ns);
+        print_events(&trace);
+        fputs("\n]}\n", out);
+    }
     free(trace.pids);
 }
