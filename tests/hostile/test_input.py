@@ -580,40 +580,6 @@ def test_own_pipes_are_read(run, tmp_path):
     assert json.loads(done.stdout)["input"]["bytes"] == 3 * len(ONE_PROCESS), done
 
 
-# Writes to a library, once a table for its functions, which were counted, is allocated.
-REWRITES = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
-void *calloc(size_t count, size_t size) {
-    static void *(*next)(size_t, size_t);
-    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "calloc");
-    for (long i = 1; count == 63 && size == 24 && i <= 20000; i++) {
-        const int file = i == 1 ? open(getenv("REWRITES"), O_WRONLY) : 9;
-        if (i == 1) dup2(file, 9);
-        if (pwrite(9, "\2", 1, 64 + 24 * i + 4) != 1) abort();
-    }
-    return next(count, size);
-}
-"""
-
-
-def test_a_library_that_changes(run, tmp_path, compile_c):
-    """Its functions become more between the count and the copy of them."""
-    elf(tmp_path / "e.so", 20000, bytes.fromhex("12345678"))
-    file = bytearray((tmp_path / "e.so").read_bytes())
-    for i in range(62, 20001):
-        file[64 + 24 * i + 4] = 1  # an object
-    (tmp_path / "e.so").write_bytes(file)
-    (tmp_path / "log").write_text(elf_log(tmp_path / "e.so", ["12345678"], frames=30))
-    done = run(COMMAND, "report", tmp_path / "log", "--events", preload=False, REWRITES=tmp_path / "e.so",
-               LD_PRELOAD=compile_c(REWRITES, "-shared", "-fPIC", "-ldl", name="rewrites.so"))
-    assert done.returncode == 0 and "f+0x200000" in done.stdout, done
-    assert (tmp_path / "e.so").read_bytes()[64 + 24 * 20000 + 4] == 2
-
-
 def test_names_of_files(run, tmp_path):
     """The names in a folder of others reach the terminal and the JSON as plain text."""
     with open(os.fsencode(tmp_path) + b"/a\x1b[31m\xe2\x80\xae\x9b.log", "w") as log:
