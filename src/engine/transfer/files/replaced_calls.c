@@ -180,7 +180,7 @@ static size_t copy_shared(char *to, const char *from, size_t bytes)
         return 0;
     gf_prepare_helpers(pool, gf_when_now);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    if (may_share(pool, &copy))
+    if (may_share(pool, &copy) && gf_import_owner_is_here()) /* a handler may have forked */
         failed =
             gf_pool_run(pool, &copy.job, (bytes + GF_TUNE_IMPORT_PIECE - 1) / GF_TUNE_IMPORT_PIECE);
     pthread_setcancelstate(state, NULL);
