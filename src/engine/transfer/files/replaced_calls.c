@@ -118,6 +118,7 @@ static struct gf_pool *find_pinned(const void *to, size_t bytes)
 
 void gf_memcpy_pinned(const void *at, size_t bytes, unsigned flags)
 {
+    gf_memcpy_unpinned(at); /* an entry whose memory was freed without a hook */
     if (bytes < GF_TUNE_IMPORT_LEAST || flags & CU_MEMHOSTALLOC_WRITECOMBINED ||
         gf_setup.options->parallel_memcpy != gf_parallel_memcpy_on)
         return;
@@ -130,12 +131,11 @@ void gf_memcpy_pinned(const void *at, size_t bytes, unsigned flags)
 
 void gf_memcpy_unpinned(const void *at)
 {
-    uintptr_t start = (uintptr_t)at;
-
-    for (unsigned i = 0; i < used_ranges(); i++)
-        if (gf_load_relaxed(&ranges[i].start) == start &&
-            gf_cas_relaxed(&ranges[i].start, &start, 0))
-            return;
+    for (unsigned i = 0; i < used_ranges(); i++) {
+        uintptr_t start = (uintptr_t)at;
+        if (gf_load_relaxed(&ranges[i].start) == start)
+            gf_cas_relaxed(&ranges[i].start, &start, 0);
+    }
 }
 
 void gf_memcpy_end(struct gf_context *context)
