@@ -207,7 +207,8 @@ void gf_reclaim_in_child(void)
     const bool earns = gf_load_relaxed(&reclaim.watched) || reclaim.most;
 
     gf_own_table_in_child();
-    reclaim.process = getpid();
+    if (reclaim.process) /* otherwise another allocator serves malloc */
+        reclaim.process = getpid();
     gf_pool_in_child();
     gf_store_relaxed(&reclaim.claimed, 0);
     gf_store_relaxed(&reclaim.watched, false);
