@@ -122,7 +122,7 @@ const char *gf_bypass_text(enum gf_bypass reason)
 
 static struct longest_shard {
     _Alignas(128) _Atomic uint64_t least_ns; /* only copies that took longer are recorded */
-    _Atomic bool taken;                      /* a thread uses the members below */
+    _Atomic bool taken; /* a thread uses the members below, for less than a microsecond */
     size_t count;
     struct gf_long_copy rows[ROWS];
 } longest_shards[SHARDS];
@@ -153,13 +153,6 @@ void gf_longest_copies_start(void)
     gf_store_relaxed(&wanted, true);
 }
 
-/* Acquires a shard. False: another thread holds it, which lasts less than a microsecond. */
-static bool take(struct longest_shard *longest_shard)
-{
-    bool taken = false;
-    return gf_cas_acquire(&longest_shard->taken, &taken, true);
-}
-
 static size_t shortest_row(const struct longest_shard *longest_shard)
 {
     size_t shortest = 0;
@@ -176,7 +169,8 @@ void gf_longest_copies_add(enum gf_direction direction, enum gf_bypass reason, u
     if (!gf_load_relaxed(&wanted))
         return;
     struct longest_shard *longest_shard = &longest_shards[own_shard()];
-    if (ns <= gf_load_relaxed(&longest_shard->least_ns) || !take(longest_shard))
+    if (ns <= gf_load_relaxed(&longest_shard->least_ns) ||
+        gf_exchange_acquire(&longest_shard->taken, true))
         return;
     const size_t row =
         longest_shard->count < ROWS ? longest_shard->count++ : shortest_row(longest_shard);
@@ -218,7 +212,7 @@ size_t gf_longest_copies_take(struct gf_long_copy *ret, size_t max)
 
     for (size_t i = 0; i < SHARDS; i++) {
         struct longest_shard *longest_shard = &longest_shards[i];
-        if (!take(longest_shard))
+        if (gf_exchange_acquire(&longest_shard->taken, true))
             continue; /* the shard is in use; its copies are taken at the next call */
         for (size_t k = 0; k < longest_shard->count; k++)
             count = insert(ret, count, max, &longest_shard->rows[k]);
