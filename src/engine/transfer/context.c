@@ -395,13 +395,14 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result)
     }
 }
 
-void gf_context_each(void (*visit)(void *closure, struct gf_context *context), void *closure)
+struct gf_context *gf_context_next(struct gf_context *before)
 {
-    for (unsigned i = 0; i < count_used(); i++) {
+    if (before)
+        gf_context_leave(before);
+    for (unsigned i = before ? (unsigned)(before - contexts) + 1 : 0; i < count_used(); i++) {
         const unsigned long long id = gf_load_acquire(&contexts[i].id);
-        if (id && try_enter(&contexts[i], id)) {
-            visit(closure, &contexts[i]);
-            gf_context_leave(&contexts[i]);
-        }
+        if (id && try_enter(&contexts[i], id))
+            return &contexts[i];
     }
+    return NULL;
 }

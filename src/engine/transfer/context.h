@@ -83,7 +83,10 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result);
 void gf_context_on_end(void (*const ends[])(struct gf_context *context));
 
 /*
- * Calls `visit` for each live context. The state that rooms keep for that context exists during
- * `visit`. Makes no CUDA call. May be called on any thread.
+ * Loops over all live contexts. The state that rooms keep for a context exists until the loop goes
+ * on, so it must not be left early: gf_context_next leaves `before`, and enters the next context; NULL:
+ * there is none. Makes no CUDA call. May be called on any thread.
  */
-void gf_context_each(void (*visit)(void *closure, struct gf_context *context), void *closure);
+#define GF_EACH_CONTEXT(name)                                                                      \
+    for (struct gf_context *name = gf_context_next(NULL); name; name = gf_context_next(name))
+struct gf_context *gf_context_next(struct gf_context *before);

@@ -181,28 +181,19 @@ uint64_t gf_ring_limit(const struct gf_ring *ring)
     return gf_load_relaxed(&ring->limit);
 }
 
-struct device_sum {
-    CUdevice device;
-    uint64_t bytes;
-};
-
-static void add_ring(void *closure, struct gf_context *context)
-{
-    struct device_sum *sum = closure;
-    const struct gf_ring *ring = gf_load_acquire(&context->ring);
-    if (ring && context->device == sum->device)
-        sum->bytes += gf_ring_bytes(ring) + gf_load_relaxed(&ring->growing);
-}
-
 uint64_t gf_ring_rest(const struct gf_ring *ring)
 {
     const uint64_t wish = gf_setup.options->stage_ring, bytes = gf_ring_bytes(ring);
     const uint64_t most = wish == GF_SIZE_AUTO ? GF_TUNE_RING_LIMIT : wish;
     const uint64_t own = gf_ring_limit(ring) - gf_min(gf_ring_limit(ring), bytes);
-    struct device_sum sum = {.device = ring->context->device};
+    uint64_t all = 0;
 
-    gf_context_each(add_ring, &sum);
-    return gf_min(own, most - gf_min(most, sum.bytes));
+    GF_EACH_CONTEXT(context) {
+        const struct gf_ring *other = gf_load_acquire(&context->ring);
+        if (other && context->device == ring->context->device)
+            all += gf_ring_bytes(other) + gf_load_relaxed(&other->growing);
+    }
+    return gf_min(own, most - gf_min(most, all));
 }
 
 void gf_ring_held(struct gf_ring *ring, uint64_t held[GF_NODE_BYTES_COUNT])

@@ -260,17 +260,13 @@ void gf_ring_prepare(struct gf_ring *ring)
     gf_store_release(&ring->wish, 0);
 }
 
-static void prepare_context(void *closure, struct gf_context *context)
-{
-    struct gf_ring *ring = gf_load_acquire(&context->ring);
-    (void)closure;
-    if (ring)
-        gf_ring_prepare(ring);
-}
-
 void gf_rings_prepare(void)
 {
-    gf_context_each(prepare_context, NULL);
+    GF_EACH_CONTEXT(context) {
+        struct gf_ring *ring = gf_load_acquire(&context->ring);
+        if (ring)
+            gf_ring_prepare(ring);
+    }
 }
 
 /*
@@ -556,14 +552,6 @@ static void trim_ring(struct gf_ring *ring)
     gf_store_relaxed(&ring->trim_ns, next_trim_ns(ring));
 }
 
-static void find_next_trim(void *closure, struct gf_context *context)
-{
-    const struct gf_ring *ring = gf_load_acquire(&context->ring);
-    uint64_t *next = closure;
-    if (ring && gf_ring_bytes(ring))
-        *next = gf_min(*next, gf_load_relaxed(&ring->trim_ns));
-}
-
 /*
  * Another context's ring may have unused segments, too. They are removed after the next call that
  * waits for that context's work.
@@ -575,7 +563,11 @@ void gf_ring_trim(struct gf_context *context)
 
     if (ring && gf_ring_bytes(ring))
         trim_ring(ring);
-    gf_context_each(find_next_trim, &next);
+    GF_EACH_CONTEXT(other) {
+        ring = gf_load_acquire(&other->ring);
+        if (ring && gf_ring_bytes(ring))
+            next = gf_min(next, gf_load_relaxed(&ring->trim_ns));
+    }
     gf_store_relaxed(&look_ns, gf_max(next, gf_now_ns() + GF_TUNE_RING_LOOK_NS));
 }
 

@@ -210,15 +210,10 @@ void gf_transfer_prepare(void)
     gf_imports_prepare();
 }
 
-struct sums {
-    struct gf_transfer_state *state;
-    uint64_t devices; /* bits of the devices whose limit was added */
-};
-
-static void add_context(void *closure, struct gf_context *context)
+/* devices: bits of the devices whose limit was added. */
+static void add_context(struct gf_transfer_state *state, struct gf_context *context,
+                        uint64_t *devices)
 {
-    struct sums *sums = closure;
-    struct gf_transfer_state *const state = sums->state;
     const uint64_t device = UINT64_C(1) << (unsigned)context->device % 64;
     struct gf_ring *ring = gf_load_acquire(&context->ring);
     if (!ring)
@@ -226,14 +221,16 @@ static void add_context(void *closure, struct gf_context *context)
     gf_ring_held(ring, state->ring_held);
     state->rings++;
     state->ring_bytes += gf_ring_bytes(ring);
-    if (!(sums->devices & device)) /* all rings of a GPU share the limit */
+    if (!(*devices & device)) /* all rings of a GPU share the limit */
         state->ring_limit += gf_ring_limit(ring);
-    sums->devices |= device;
+    *devices |= device;
     state->helpers = gf_max(state->helpers, gf_pool_helpers(context->pool));
 }
 
 void gf_transfer_state(struct gf_transfer_state *ret)
 {
+    uint64_t devices = 0;
+
     *ret =
         (struct gf_transfer_state){.off = gf_admission_off(),
                                    .ring_most = gf_copy_stats_ring_most(),
@@ -241,5 +238,6 @@ void gf_transfer_state(struct gf_transfer_state *ret)
                                    .unmap_pending = gf_unmap_pending()};
     ret->threads = gf_admission_threads(ret->least);
     gf_pinned_buffer_held(ret->pinned_held);
-    gf_context_each(add_context, &(struct sums){.state = ret});
+    GF_EACH_CONTEXT(context)
+        add_context(ret, context, &devices);
 }

@@ -229,17 +229,6 @@ static bool has_same_address(int *ret_count)
     return same;
 }
 
-struct others {
-    const struct gf_context *context;
-    bool found;
-};
-
-static void compare_device(void *closure, struct gf_context *context)
-{
-    struct others *others = closure;
-    others->found |= context->device != others->context->device;
-}
-
 /*
  * Whether registered memory can replace memory of cuMemHostAlloc in all contexts. Memory of
  * cuMemHostAlloc is pinned for all contexts on all devices and has one address, whatever its flags.
@@ -250,15 +239,16 @@ static void compare_device(void *closure, struct gf_context *context)
  */
 static bool can_replace_driver(const struct gf_context *context, unsigned *flags)
 {
-    struct others others = {.context = context};
+    bool has_others = false;
     int count = 0;
     if (!has_same_address(&count))
         return false;
     if (*flags & CU_MEMHOSTALLOC_PORTABLE)
         return true;
     *flags |= CU_MEMHOSTALLOC_PORTABLE;
-    gf_context_each(compare_device, &others);
-    return !others.found;
+    GF_EACH_CONTEXT(other)
+        has_others |= other->device != context->device;
+    return !has_others;
 }
 
 /* Kept mappings are unmapped if the allocation does not fit beside them. */
