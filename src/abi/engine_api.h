@@ -32,10 +32,11 @@ struct gf_hook_counts {
     uint64_t unfit, unfit_bytes;
 };
 
-/* Returns false to end the iteration. */
-typedef bool gf_hook_counts_fn(void *closure, const struct gf_hook_counts *counts);
-/* Calls fn once for each hook. May be called on any thread. */
-typedef void gf_hook_counts_each(gf_hook_counts_fn *fn, void *closure);
+/*
+ * Reads the counts of the i-th hook, counted from 0. Returns false if there is no i-th hook. May be
+ * called on any thread.
+ */
+typedef bool gf_hook_counts_fn(size_t i, struct gf_hook_counts *ret);
 
 /*
  * The contract between the preload library and the engine: two structs of function pointers.
@@ -97,10 +98,7 @@ struct gf_preload {
      * a handler of its signals has created it.
      */
     int (*start_thread)(void *(*run)(void *closure), void *closure);
-    /*
-     * For the report: calls `fn` once for each hook with the hook's counts, until fn returns false.
-     */
-    void (*each_hook)(gf_hook_counts_fn *fn, void *closure);
+    gf_hook_counts_fn *hook_counts; /* for the report */
     struct gf_submit_table *submissions;
     /*
      * The calling thread's index in gf_submit_table.submitters. GF_SUBMITTERS: it has none, or shares

@@ -143,21 +143,21 @@ static void context_left(CUcontext context, CUdevice device, CUresult result)
     answer(NULL);
 }
 
-static bool see_count(void *closure, const struct gf_hook_counts *tally)
+static void tell_count(const struct gf_hook_counts *tally)
 {
-    (void)closure;
     if (tally->bytes)
         tell("[bytes %s %lu: %lu %lu, offered %lu %lu, unfit %lu %lu]\n", tally->name,
              (unsigned long)tally->calls, (unsigned long)tally->copies, (unsigned long)tally->bytes,
              (unsigned long)tally->offered, (unsigned long)tally->offered_bytes,
              (unsigned long)tally->unfit, (unsigned long)tally->unfit_bytes);
-    return true;
 }
 
 static __attribute__((destructor)) void at_exit(void)
 {
-    if (preload)
-        preload->each_hook(see_count, NULL);
+    struct gf_hook_counts counts;
+
+    for (size_t i = 0; preload && preload->hook_counts(i, &counts); i++)
+        tell_count(&counts);
 }
 
 static void nothing(void)

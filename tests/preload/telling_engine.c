@@ -97,17 +97,20 @@ static void watch(void)
 {
 }
 
-static bool see_count(void *closure, const struct gf_hook_counts *tally)
+static void tell_count(const struct gf_hook_counts *tally)
 {
     if (tally->calls)
         tell("[count %s %lu]\n", tally->name, (unsigned long)tally->calls);
-    return true;
 }
 
 static __attribute__((destructor)) void at_exit(void)
 {
-    if (preload && preload->startup->pid == getpid())
-        preload->each_hook(see_count, NULL);
+    struct gf_hook_counts counts;
+
+    if (!preload || preload->startup->pid != getpid())
+        return;
+    for (size_t i = 0; preload->hook_counts(i, &counts); i++)
+        tell_count(&counts);
 }
 
 static const struct gf_engine engine = {

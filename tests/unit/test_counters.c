@@ -19,17 +19,12 @@
 static pthread_barrier_t all_have_sets;
 static unsigned sets[BEYOND];
 
-static bool add_up(void *closure, const struct gf_hook_counts *tally)
-{
-    if (strcmp(tally->name, "pthread_create") == 0)
-        *(struct gf_hook_counts *)closure = *tally;
-    return true;
-}
-
 static struct gf_hook_counts read_counts(void)
 {
-    struct gf_hook_counts ret = {0};
-    gf_counters_each(add_up, &ret);
+    struct gf_hook_counts ret;
+    assert_true(gf_counters_read(HOOK, &ret));
+    assert_string_equal(ret.name, "pthread_create");
+    assert_false(gf_counters_read(gf_hook_count, &(struct gf_hook_counts){0}));
     return ret;
 }
 

@@ -15,34 +15,33 @@ static struct gf_copy_counts tally(uint64_t calls, uint64_t bytes, uint64_t ns)
         .calls = calls, .bytes = bytes, .timed_bytes = ns ? bytes : 0, .timed_ns = ns};
 }
 
-static bool two_hooks(gf_hook_counts_fn *fn, void *closure)
+static bool three_hooks(size_t i, struct gf_hook_counts *ret)
 {
-    const struct gf_hook_counts linear = {.name = "cuMemcpyHtoD_v2",
-                                          .calls = 10,
-                                          .copies = 10,
-                                          .bytes = 1000,
-                                          .offered = 2,
-                                          .offered_bytes = 900};
-    const struct gf_hook_counts batch = {.name = "cuMemcpyBatchAsync_v2",
-                                         .calls = 1,
-                                         .copies = 5,
-                                         .bytes = 500,
-                                         .offered = 1,
-                                         .offered_bytes = 100,
-                                         .unfit = 2,
-                                         .unfit_bytes = 350};
-    const struct gf_hook_counts none = {.name = "cuInit", .calls = 1, .copies = 1};
-    return fn(closure, &linear) && fn(closure, &none) && fn(closure, &batch);
+    static const struct gf_hook_counts hooks[] = {{.name = "cuMemcpyHtoD_v2",
+                                                   .calls = 10,
+                                                   .copies = 10,
+                                                   .bytes = 1000,
+                                                   .offered = 2,
+                                                   .offered_bytes = 900},
+                                                  {.name = "cuInit", .calls = 1, .copies = 1},
+                                                  {.name = "cuMemcpyBatchAsync_v2",
+                                                   .calls = 1,
+                                                   .copies = 5,
+                                                   .bytes = 500,
+                                                   .offered = 1,
+                                                   .offered_bytes = 100,
+                                                   .unfit = 2,
+                                                   .unfit_bytes = 350}};
+    if (i >= GF_ARRAY_LEN(hooks))
+        return false;
+    *ret = hooks[i];
+    return true;
 }
 
-static void no_hook(gf_hook_counts_fn *fn, void *closure)
+static bool no_hook(size_t i, struct gf_hook_counts *ret)
 {
-    (void)fn, (void)closure;
-}
-
-static void each_hook(gf_hook_counts_fn *fn, void *closure)
-{
-    two_hooks(fn, closure);
+    (void)i, (void)ret;
+    return false;
 }
 
 static const char *written(const struct gf_report_transfers *report)
@@ -50,7 +49,7 @@ static const char *written(const struct gf_report_transfers *report)
     static char buf[8192];
     struct gf_json json = {.buf = buf, .size = sizeof(buf)};
     gf_json_begin(&json, NULL, '{');
-    gf_report_transfers_put(&json, report, each_hook);
+    gf_report_transfers_put(&json, report, three_hooks);
     gf_json_end(&json, '}');
     assert_true(gf_json_close(&json));
     return buf;
@@ -196,17 +195,19 @@ static void the_line(void **state)
     assert_string_equal(line, "64 MiB of pinned memory served in 0.012 s");
 }
 
-static void many_small(gf_hook_counts_fn *fn, void *closure)
+static bool many_small(size_t i, struct gf_hook_counts *ret)
 {
-    const struct gf_hook_counts small = {.name = "cuMemcpyHtoD_v2",
-                                         .calls = 900,
-                                         .copies = 900,
-                                         .bytes = 430 * MIB,
-                                         .offered = 100,
-                                         .offered_bytes = 30 * MIB};
-    const struct gf_hook_counts none = {.name = "cuInit", .calls = 7, .copies = 7};
-    fn(closure, &none);
-    fn(closure, &small);
+    static const struct gf_hook_counts hooks[] = {{.name = "cuInit", .calls = 7, .copies = 7},
+                                                  {.name = "cuMemcpyHtoD_v2",
+                                                   .calls = 900,
+                                                   .copies = 900,
+                                                   .bytes = 430 * MIB,
+                                                   .offered = 100,
+                                                   .offered_bytes = 30 * MIB}};
+    if (i >= GF_ARRAY_LEN(hooks))
+        return false;
+    *ret = hooks[i];
+    return true;
 }
 
 /* The summary also mentions small copies. */
@@ -215,7 +216,7 @@ static void the_line_of_small_copies(void **state)
     (void)state;
     static struct gf_report_transfers r = {.known = true, .min_bytes = MIB};
     char line[512];
-    gf_summary_transfers(&r, each_hook, GF_TEST_INTO(line)); /* the line needs 150 bytes */
+    gf_summary_transfers(&r, three_hooks, GF_TEST_INTO(line)); /* the line needs 150 bytes */
     assert_string_equal(line, "");
     gf_summary_transfers(&r, many_small, GF_TEST_INTO(line));
     assert_string_equal(line, "copies: 400 MiB by the driver in 800 copies of less than 1 MiB");

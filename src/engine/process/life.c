@@ -41,7 +41,7 @@ static void print_summary(const struct gf_report *report)
     print_lines(&text);
     gf_summary_steps(report, &text);
     print_lines(&text);
-    gf_summary_transfers(&report->transfers, report->preload->each_hook, &text);
+    gf_summary_transfers(&report->transfers, report->preload->hook_counts, &text);
     gf_summary_copy_waits(report, &text);
     print_lines(&text);
     gf_summary_stalls(report, &text);
@@ -114,14 +114,16 @@ static void on_work_seen(void)
     sem_post(&gf_process.wake); /* wakes the library's thread, which then starts the sampler */
 }
 
-/* Sets *closure if the program has called a function that allocates pinned memory. */
-static bool note_allocation(void *closure, const struct gf_hook_counts *counts)
+/* Whether the program has called a function that allocates pinned memory. */
+static bool has_allocated(void)
 {
-    bool *const allocated = closure;
+    struct gf_hook_counts counts;
+    bool ret = false;
 
-    *allocated |= counts->calls && (strcmp(counts->name, "cuMemHostAlloc") == 0 ||
-                                    strcmp(counts->name, "cuMemAllocHost_v2") == 0);
-    return true;
+    for (size_t i = 0; gf_process.preload->hook_counts(i, &counts); i++)
+        ret |= counts.calls && (strcmp(counts.name, "cuMemHostAlloc") == 0 ||
+                                strcmp(counts.name, "cuMemAllocHost_v2") == 0);
+    return ret;
 }
 
 /* Applies the placement to the thread that called cuInit, which may already have a context. */
@@ -130,7 +132,6 @@ static void on_joined(void)
     const struct gf_cuda *cuda = gf_process.preload->cuda;
     CUcontext context = NULL;
     CUdevice device;
-    bool allocated = false;
 
     if (gf_process_dead())
         return;
@@ -145,8 +146,7 @@ static void on_joined(void)
     /* Not on the library's thread, which would replace the environment while the program's threads change it. */
     if (gf_process.preload->heap->watch_retained && gf_process.preload->options->mode == gf_mode_on)
         gf_hint_publish_engine(gf_process.pid);
-    gf_process.preload->each_hook(note_allocation, &allocated);
-    gf_transfer_joined(allocated);
+    gf_transfer_joined(has_allocated());
 }
 
 static void on_thread_started(void)

@@ -118,13 +118,6 @@ static struct {
           .may_be_shared = true,
           .job = {.write = write_text, .variable = "GPUFEED_REPORT", .lost = "report is"}};
 
-static bool add_calls(void *closure, const struct gf_hook_counts *counts)
-{
-    uint64_t *sum = closure;
-    *sum += counts->calls;
-    return true;
-}
-
 /*
  * Returns a number that increases with each event of the report, hooked call, stall and sample of
  * GPU time.
@@ -132,9 +125,11 @@ static bool add_calls(void *closure, const struct gf_hook_counts *counts)
 static uint64_t activity_of(const struct gf_report *report)
 {
     struct gf_stall_count stalls[GF_CAUSE_COUNT];
+    struct gf_hook_counts counts;
     uint64_t sum = report->event_count;
 
-    report->preload->each_hook(add_calls, &sum);
+    for (size_t i = 0; report->preload->hook_counts(i, &counts); i++)
+        sum += counts.calls;
     report->preload->stall_counts(stalls);
     sum += gf_stall_sum(stalls).calls;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)

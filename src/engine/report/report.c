@@ -213,11 +213,15 @@ static void put_events(struct gf_json *json, const struct gf_report *report)
     gf_json_milli(json, "throttled_s", report->guard_throttled_ns / 1000000);
 }
 
-static bool put_hook(void *closure, const struct gf_hook_counts *tally)
+static void put_hooks(struct gf_json *json, gf_hook_counts_fn *hook_counts)
 {
-    if (tally->calls)
-        gf_json_size(closure, tally->name, tally->calls);
-    return true;
+    struct gf_hook_counts counts;
+
+    gf_json_begin(json, "hooks", '{');
+    for (size_t i = 0; hook_counts(i, &counts); i++)
+        if (counts.calls)
+            gf_json_size(json, counts.name, counts.calls);
+    gf_json_end(json, '}');
 }
 
 static void put_costs(struct gf_json *json, const struct gf_report *report)
@@ -266,15 +270,13 @@ size_t gf_report_json(const struct gf_report *report, char *buf, size_t size)
     gf_report_kept_put(&json, report);
     gf_report_gpu_time_put(&json, &report->gpu_time, report->started_ns);
     gf_report_stalls_put(&json, report);
-    gf_report_transfers_put(&json, &report->transfers, report->preload->each_hook);
+    gf_report_transfers_put(&json, &report->transfers, report->preload->hook_counts);
     gf_report_copy_waits_put(&json, report);
     gf_report_steps_put(&json, report);
     put_samples(&json, report);
     put_events(&json, report);
     gf_json_size(&json, "device_bytes", report->driver_bytes);
-    gf_json_begin(&json, "hooks", '{');
-    report->preload->each_hook(put_hook, &json);
-    gf_json_end(&json, '}');
+    put_hooks(&json, report->preload->hook_counts);
     put_costs(&json, report);
     gf_json_end(&json, '}');
     gf_json_close(&json);

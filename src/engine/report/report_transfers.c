@@ -93,29 +93,18 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     put_timed(json, "other", &ways[gf_copy_group_other], false);
 }
 
-struct functions {
-    struct gf_json *json;
-    struct gf_small_copies sums;
-};
-
-static bool put_function(void *closure, const struct gf_hook_counts *counts)
+static void put_functions(struct gf_json *json, gf_hook_counts_fn *hook_counts)
 {
-    struct functions *functions = closure;
-    if (gf_transfer_sums_add_hook(&functions->sums, counts))
-        put_sum(functions->json, counts->name, "copies", counts->copies, counts->bytes);
-    return true;
-}
-
-static void put_functions(struct gf_json *json, gf_hook_counts_each *each_hook)
-{
-    struct functions functions = {.json = json};
-    const struct gf_small_copies *sums = &functions.sums;
+    struct gf_small_copies sums = {0};
+    struct gf_hook_counts counts;
 
     gf_json_begin(json, "by_function", '{');
-    each_hook(put_function, &functions);
+    for (size_t i = 0; hook_counts(i, &counts); i++)
+        if (gf_transfer_sums_add_hook(&sums, &counts))
+            put_sum(json, counts.name, "copies", counts.copies, counts.bytes);
     gf_json_end(json, '}');
-    put_sum(json, "small", "copies", sums->small, sums->small_bytes);
-    put_sum(json, "unsupported", "copies", sums->unsupported, sums->unsupported_bytes);
+    put_sum(json, "small", "copies", sums.small, sums.small_bytes);
+    put_sum(json, "unsupported", "copies", sums.unsupported, sums.unsupported_bytes);
 }
 
 static void put_state(struct gf_json *json, const struct gf_report_transfers *transfers)
@@ -177,7 +166,7 @@ static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
 }
 
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
-                             gf_hook_counts_each *each_hook)
+                             gf_hook_counts_fn *hook_counts)
 {
     if (!gf_json_known(json, "transfers", transfers->known))
         return;
@@ -185,7 +174,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_state(json, transfers);
     put_direction(json, "to_device", &transfers->copies, gf_direction_h2d);
     put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
-    put_functions(json, each_hook);
+    put_functions(json, hook_counts);
     put_saving(json, &transfers->copies);
     put_readahead(json, &transfers->copies.readahead);
     put_import(json, "parallel_memcpy", &transfers->copies.imports[gf_import_memcpy]);

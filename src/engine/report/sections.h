@@ -66,7 +66,7 @@ void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report);
 
 /* report_transfers.c: copies and pinned memory. */
 void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transfers *transfers,
-                             gf_hook_counts_each *each_hook);
+                             gf_hook_counts_fn *hook_counts);
 
 /* Copies of pageable memory that waited for earlier work of their own stream. */
 void gf_report_copy_waits_put(struct gf_json *json, const struct gf_report *report);

@@ -327,24 +327,20 @@ static void say_direction(struct gf_textbuf *out, const struct gf_report_transfe
     say_reasons(out, transfers, direction);
 }
 
-static bool add_hook(void *closure, const struct gf_hook_counts *counts)
-{
-    gf_transfer_sums_add_hook(closure, counts);
-    return true;
-}
-
 /*
  * Mentions the small copies, which the library does not examine, because the program may make only
  * such copies.
  */
 static void say_small(struct gf_textbuf *out, const struct gf_report_transfers *transfers,
-                      gf_hook_counts_each *each_hook, const char *separator)
+                      gf_hook_counts_fn *hook_counts, const char *separator)
 {
     const uint64_t min_bytes = transfers->min_bytes;
     const char *off = transfers->state.off;
     struct gf_small_copies sums = {0};
+    struct gf_hook_counts counts;
 
-    each_hook(add_hook, &sums);
+    for (size_t i = 0; hook_counts(i, &counts); i++)
+        gf_transfer_sums_add_hook(&sums, &counts);
     if (sums.small_bytes < SMALL_BYTES_MIN)
         return;
     gf_say(out, "%s", separator);
@@ -391,7 +387,7 @@ static void say_saving(struct gf_textbuf *out, const struct gf_copy_stats *copie
 }
 
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
-                          gf_hook_counts_each *each_hook, struct gf_textbuf *out)
+                          gf_hook_counts_fn *hook_counts, struct gf_textbuf *out)
 {
     const char *separator = "";
 
@@ -399,7 +395,7 @@ void gf_summary_transfers(const struct gf_report_transfers *transfers,
         return;
     say_direction(out, transfers, gf_direction_h2d, "copied to the GPU:", &separator);
     say_direction(out, transfers, gf_direction_d2h, "copied from the GPU:", &separator);
-    say_small(out, transfers, each_hook, *separator ? separator : "copies: ");
+    say_small(out, transfers, hook_counts, *separator ? separator : "copies: ");
     say_ring(out, transfers);
     say_pinned(out, &transfers->copies.pinned);
     say_saving(out, &transfers->copies);

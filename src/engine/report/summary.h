@@ -31,7 +31,7 @@ void gf_summary_stalls(const struct gf_report *report, struct gf_textbuf *out);
  * copied.
  */
 void gf_summary_transfers(const struct gf_report_transfers *transfers,
-                          gf_hook_counts_each *each_hook, struct gf_textbuf *out);
+                          gf_hook_counts_fn *hook_counts, struct gf_textbuf *out);
 
 /* Waits that take less than one part in this many of the time are not mentioned. */
 #define GF_COPY_WAIT_SHARE 100u

@@ -338,7 +338,7 @@ static const struct gf_engine *start_engine(pid_t caller)
         .version = GF_VERSION,
         .thread_class = gf_thread_class_get,
         .start_thread = gf_thread_start_own,
-        .each_hook = gf_counters_each,
+        .hook_counts = gf_counters_read,
         .submissions = &gf_submissions,
         .submitter = gf_submitter_of_caller,
         .end_lost_calls = gf_counters_end_lost_calls,

@@ -152,7 +152,7 @@ static void add_counter(struct gf_counter *counter, struct gf_hook_counts *ret)
     ret->unfit_bytes += gf_load_relaxed(&counter->unfit_bytes);
 }
 
-void gf_counters_each(gf_hook_counts_fn *fn, void *closure)
+bool gf_counters_read(size_t i, struct gf_hook_counts *ret)
 {
     struct gf_counter_set *const sets = gf_load_acquire(&gf_counters);
     const unsigned first = has_one_set() ? GF_COUNTER_OWN : 0, end = !sets ? 0
@@ -160,11 +160,10 @@ void gf_counters_each(gf_hook_counts_fn *fn, void *closure)
                                                                          ? first + 1
                                                                          : GF_COUNTER_SETS;
 
-    for (unsigned i = 0; i < gf_hook_count; i++) {
-        struct gf_hook_counts counts = {.name = names[i]};
-        for (unsigned set = first; set < end; set++)
-            add_counter(&sets[set].of[i], &counts);
-        if (!fn(closure, &counts))
-            return;
-    }
+    if (i >= gf_hook_count)
+        return false;
+    *ret = (struct gf_hook_counts){.name = names[i]};
+    for (unsigned set = first; set < end; set++)
+        add_counter(&sets[set].of[i], ret);
+    return true;
 }

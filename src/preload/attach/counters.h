@@ -220,5 +220,5 @@ static inline void gf_count_large(enum gf_hook hook, uint64_t bytes, bool offere
                  gf_bytes_counted(bytes));
 }
 
-/* gf_preload.each_hook */
-void gf_counters_each(gf_hook_counts_fn *fn, void *closure);
+/* gf_preload.hook_counts */
+bool gf_counters_read(size_t i, struct gf_hook_counts *ret);
