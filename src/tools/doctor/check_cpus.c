@@ -248,38 +248,21 @@ static bool find_cpus_near_gpus(const struct gf_check_input *input, struct gf_cp
 
 /*
  * Returns the settings whose keeps_up has the given value, such as "powersave, preference
- * balance_performance; schedutil", cut to `most` bytes.
+ * balance_performance; schedutil". With `files`, names the files of the first CPU with each setting.
  */
-static const char *join_settings(const struct clocks *clocks, bool keeps_up, int most)
+static const char *join_settings(const struct clocks *clocks, bool keeps_up, bool files)
 {
     const char *words = "";
 
     for (size_t i = 0; i < clocks->count; i++) {
         const struct setting *one = &clocks->settings[i];
+        const char *file = files ? gf_text("/" GF_GOVERNOR ": ", one->cpu) : "";
+        const char *separator = files ? ", energy_performance_preference: " : ", preference ";
         if (one->keeps_up == keeps_up)
-            words = gf_text("%s%s%s%s%s", words, *words ? "; " : "", one->governor,
-                            *one->preference ? ", preference " : "", one->preference);
+            words = gf_text("%s%s%s%s%s%s", words, *words ? "; " : "", file, one->governor,
+                            *one->preference ? separator : "", one->preference);
     }
-    return gf_text("%.*s", most, words);
-}
-
-/*
- * Sets the evidence: for each setting that lowers the clock, the files of the first CPU with this
- * setting.
- */
-static void set_evidence(const struct clocks *clocks, struct gf_findings *ret)
-{
-    const char *words = "";
-
-    for (size_t i = 0; i < clocks->count; i++) {
-        const struct setting *one = &clocks->settings[i];
-        if (one->keeps_up)
-            continue;
-        words = gf_text("%s%s/" GF_GOVERNOR ": %s%s%s", words, *words ? "; " : "", one->cpu,
-                        one->governor, *one->preference ? ", energy_performance_preference: " : "",
-                        one->preference);
-    }
-    gf_evidence(ret, "%s", words);
+    return words;
 }
 
 static void report_lowered(const struct clocks *clocks, bool near, struct gf_findings *ret)
@@ -288,10 +271,10 @@ static void report_lowered(const struct clocks *clocks, bool near, struct gf_fin
     const char *verb =
         count == 1 ? "lowers its clock when it idles" : "lower their clock when they idle";
 
-    gf_problem(ret, "%u of %u CPUs%s %s (governor %s): %s", count, gf_set_count(&clocks->governed),
-               near ? " near a GPU" : "", verb, join_settings(clocks, false, 119),
-               gf_set_text(&clocks->lowered, 32));
-    set_evidence(clocks, ret);
+    gf_problem(ret, "%u of %u CPUs%s %s (governor %.119s): %s", count,
+               gf_set_count(&clocks->governed), near ? " near a GPU" : "", verb,
+               join_settings(clocks, false, false), gf_set_text(&clocks->lowered, 32));
+    gf_evidence(ret, "%s", join_settings(clocks, false, true));
     gf_command(ret, "cpupower frequency-set -g performance");
 }
 
@@ -305,7 +288,8 @@ void gf_check_governor(const struct gf_check_input *input, struct gf_findings *r
     if (!clocks.count)
         return;
     if (gf_set_empty(&clocks.lowered))
-        gf_ok(ret, "CPUs keep their clock high (governor %s)", join_settings(&clocks, true, 159));
+        gf_ok(ret, "CPUs keep their clock high (governor %.159s)",
+              join_settings(&clocks, true, false));
     else
         report_lowered(&clocks, near, ret);
 }

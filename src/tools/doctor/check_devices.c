@@ -259,10 +259,7 @@ static void report_redirecting(const struct switch_ports *ports, struct gf_findi
            ports->list, ACS_REDIRECTS);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
+GF_COMPARATOR(by_name, __typeof__(char[20]), strcmp(*one, *other))
 
 void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
 {
@@ -275,7 +272,7 @@ void gf_check_acs(const struct gf_check_input *input, struct gf_findings *ret)
     for (const char *name; (name = gf_folder_next(&folder));)
         if (gf_pci_is_canonical(name))
             gf_fmt(names[count++], sizeof(*names), "%s", name);
-    qsort(names, count, sizeof(*names), compare_names);
+    qsort(names, count, sizeof(*names), by_name);
     for (size_t i = 0; i < count; i++)
         if ((control = read_acs_control(input, names[i])) >= 0)
             add_port(&ports, names[i], (unsigned)control);
