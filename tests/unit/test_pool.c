@@ -454,7 +454,7 @@ static void run_in_handler(int number)
 static void a_handler_runs_jobs(void **state)
 {
     struct gf_pool *pool = pool_of(1002, 4);
-    struct gf_pieces job;
+    struct gf_pieces job = {0};
     struct count c;
     (void)state;
     gf_pool_open(pool, &job, 0); /* so that the pool exists, and the handler does not make it */
