@@ -111,7 +111,7 @@ def test_faults_are_counted(steps):
 def test_steps_by_the_copies_of_one_size(steps):
     for _ in range(4):  # on a busy machine steps may be too uneven
         found, lines, logged = steps("copies", 15)
-        if found:
+        if found and found["steps"] == 14:
             break
     assert (found["source"], found["steps"], found["copy_bytes"]) == ("copies", 14, 8 << 20)
     assert 96 < found["p50_ms"] < 800 <= found["max_ms"]
