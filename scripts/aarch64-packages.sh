@@ -6,7 +6,7 @@
 set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
-[ -f "$folder/packages.ini" ] && exit 0
+grep -qs build-aarch64 "$folder/packages.ini" && exit 0
 
 mkdir -p "$folder"/apt/{lists/partial,cache/archives/partial}
 : >"$folder/apt/status"
@@ -26,9 +26,10 @@ libraries=$folder/usr/lib/aarch64-linux-gnu
 sed -i -E "s#(=|-L|-I)/usr#\1$folder/usr#g" "$libraries"/pkgconfig/*.pc
 # On arm64 itself the compiler finds hwloc's second folder of headers.
 sed -i "s#^Cflags:.*#& -I$folder/usr/include/aarch64-linux-gnu#" "$libraries/pkgconfig/hwloc.pc"
+# A test program's own search path does not serve the libraries that hwloc's private copy needs.
 cat >"$folder/packages.ini" <<END
 [constants]
-emulator = ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$libraries']
+emulator = ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu', '-E', 'LD_LIBRARY_PATH=$libraries:$PWD/build-aarch64/src/host']
 
 [binaries]
 exe_wrapper = emulator
