@@ -6,7 +6,7 @@
 set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
-grep -qs build-aarch64 "$folder/packages.ini" && exit 0
+grep -qs build-aarch64/src "$folder/packages.ini" && exit 0
 
 mkdir -p "$folder"/apt/{lists/partial,cache/archives/partial}
 : >"$folder/apt/status"
