@@ -83,9 +83,9 @@ void gf_context_left(CUcontext handle, CUdevice device, CUresult result);
 void gf_context_on_end(void (*const ends[])(struct gf_context *context));
 
 /*
- * Loops over all live contexts. The state that rooms keep for a context exists until the loop goes
- * on, so it must not be left early: gf_context_next leaves `before`, and enters the next context; NULL:
- * there is none. Makes no CUDA call. May be called on any thread.
+ * Loops over all live contexts. gf_context_next leaves the context `before`, enters the next one and
+ * returns it, or returns NULL after the last one. So a loop must not end early. The state that rooms
+ * keep for a context exists until the loop goes on. Makes no CUDA call. May be called on any thread.
  */
 #define GF_EACH_CONTEXT(name)                                                                      \
     for (struct gf_context *name = gf_context_next(NULL); name; name = gf_context_next(name))

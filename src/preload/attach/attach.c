@@ -256,7 +256,7 @@ static void *open_library(const char *path)
     return ((__typeof__(dlopen) *)last.address)(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Sets ret to the path of a file in the folder of this library. Returns false if there is none. */
+/* Looks for a file in this library's folder. True: it exists, and ret is its path. */
 static bool find_beside(const char *file, char *ret, size_t size)
 {
     struct gf_symbol own;
