@@ -446,11 +446,13 @@ static volatile sig_atomic_t handled, wrong;
 
 static void run_in_handler(int number)
 {
+    const int error = errno;
     struct count c;
     (void)number;
     prepare(&c);
     wrong += gf_pool_run(pool_of(1002, 4), &c.job, 4) != GF_PIECE_NONE;
     handled++;
+    errno = error;
 }
 
 /* The handler interrupts the thread also while it holds the pool's lock. */
