@@ -15,6 +15,7 @@
  *   grown     a block that realloc grew
  *   loop      batches of MIB in blocks of 1 MiB, ten times, beside 3 * MIB that stay
  *   larger    the same in one block
+ *   holes     three blocks of a quarter of MIB beside one that the next round replaces, 50 times
  */
 #include "program.h"
 
@@ -92,6 +93,20 @@ static void beside_live(size_t size, int one)
             many(size, MIB, 0);
 }
 
+static void beside_newest(size_t size)
+{
+    char *newest = NULL, *block[3];
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < 3; i++)
+            block[i] = touched(size);
+        char *const next = touched(size);
+        free(newest);
+        newest = next;
+        for (int i = 0; i < 3; i++)
+            free(block[i]);
+    }
+}
+
 static int use(const char *kind, size_t size)
 {
     if (strcmp(kind, "block") == 0)
@@ -113,6 +128,8 @@ static int use(const char *kind, size_t size)
         in_threads(size, kind);
     else if (strcmp(kind, "loop") == 0 || strcmp(kind, "larger") == 0)
         beside_live(size, kind[1] == 'a');
+    else if (strcmp(kind, "holes") == 0)
+        beside_newest(size / 4);
     else if (strcmp(kind, "locked") == 0)
         locked(size);
     else if (strcmp(kind, "grown") == 0) {

@@ -193,6 +193,45 @@ static void keeps_more_beside_live_blocks(void **state)
     assert_int_equal(allowed(), 8);
 }
 
+/* What lies below a live block of glibc's heap stays as long as it comes back; the rest obeys the trim limit. */
+static void keeps_holes(void **state)
+{
+    (void)state;
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    gf_budget_freed_block(&budget, 6 * MIB);
+    use(24);
+    leave(18);
+    gf_store_relaxed(&budget.holes, 18 * MIB);
+    assert_int_equal(allowed(), 8); /* nothing came back yet */
+    use(18);
+    leave(18);
+    assert_int_equal(allowed(), 8 + 18);
+    gf_store_relaxed(&budget.holes, 0); /* the live block above is gone */
+    assert_int_equal(allowed(), 8);
+    gf_store_relaxed(&budget.holes, 12 * MIB);
+    assert_int_equal(allowed(), 8 + 18); /* and 6 MiB at the top */
+    use(100);
+    leave(90);
+    use(90);
+    leave(90);
+    gf_store_relaxed(&budget.holes, 80 * MIB);
+    assert_int_equal(allowed(), 8 + GF_BUDGET_HOLES_MAX / MIB);
+}
+
+static void holes_count_only_without_an_engine(void **state)
+{
+    (void)state;
+    gf_add_relaxed(&budget.pool, (int64_t)(9 * MIB));
+    assert_false(gf_budget_counts_holes(&budget));
+    gf_budget_begin(&budget, 8 * MIB, 0, now_ns);
+    assert_true(gf_budget_counts_holes(&budget));
+    gf_store_relaxed(&budget.trim, -1); /* a forked child */
+    assert_false(gf_budget_counts_holes(&budget));
+    gf_store_relaxed(&budget.trim, 0);
+    gf_sub_relaxed(&budget.pool, (int64_t)(1 * MIB));
+    assert_false(gf_budget_counts_holes(&budget));
+}
+
 static void the_excess_is_of_pages_and_mappings_together(void **state)
 {
     (void)state;
@@ -221,6 +260,8 @@ int main(void)
         cmocka_unit_test_setup(a_process_without_an_engine_earns_little, begin),
         cmocka_unit_test_setup(keeps_as_much_as_glibc, begin),
         cmocka_unit_test_setup(keeps_more_beside_live_blocks, begin),
+        cmocka_unit_test_setup(keeps_holes, begin),
+        cmocka_unit_test_setup(holes_count_only_without_an_engine, begin),
         cmocka_unit_test_setup(the_excess_is_of_pages_and_mappings_together, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

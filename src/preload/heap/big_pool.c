@@ -266,6 +266,7 @@ void gf_big_unmap(uintptr_t start, size_t size)
 static struct gf_lock lock;            /* protects kept and count */
 static struct gf_range kept[KEPT_MAX]; /* oldest first */
 static size_t count;
+static _Atomic uintptr_t bottom = UINTPTR_MAX; /* no block of lowest_live is below this address */
 static __thread bool forks; /* this thread's fork holds the lock and that of the range table */
 
 /*
@@ -331,9 +332,58 @@ static void insert_at(size_t i, struct gf_range range)
     gf_add_relaxed(&gf_budget.pool, (int64_t)range.size);
 }
 
+void gf_pool_lives(uintptr_t start)
+{
+    uintptr_t before = gf_load_relaxed(&bottom);
+
+    while (gf_unlikely(start < before) && !gf_cas_weak_relaxed(&bottom, &before, start))
+        ;
+}
+
+/* The lowest address of a live block that glibc would not map on its own; `end` if none is below that. */
+static uintptr_t lowest_live(uintptr_t end)
+{
+    uintptr_t first = gf_load_relaxed(&bottom), at = first;
+
+    for (const gf_big_word *word; at < end; at += GF_BIG_ALIGN) {
+        word = gf_big_find_word(at);
+        const size_t size = word ? gf_load_relaxed(word) : 0;
+        if (size && size < GF_BUDGET_MAPPED_MAX + GF_JEMALLOC_PAGE)
+            break;
+        if (!word)
+            at |= GF_BIG_PART_SPAN - GF_BIG_ALIGN;
+    }
+    gf_cas_relaxed(&bottom, &first, at);
+    return at;
+}
+
 /*
- * Returns the index of the mapping to take; `count` if no mapping fits. Newer mappings are preferred,
- * because their pages are more likely to be in the CPU's cache.
+ * The kernel maps downwards, so a live block below a kept mapping is what a live block above a free one is in
+ * glibc's heap, which grows upwards: glibc cannot return the free one.
+ */
+static bool is_hole(const struct gf_range *range, uintptr_t lowest)
+{
+    return range->start > lowest && range->size <= GF_BUDGET_MAPPED_MAX;
+}
+
+/* Counts the holes, if the budget depends on them. Returns the lowest live block. */
+static uintptr_t count_holes(void)
+{
+    uintptr_t highest = 0;
+    int64_t holes = 0;
+
+    for (size_t i = 0; gf_budget_counts_holes(&gf_budget) && i < count; i++)
+        highest = gf_max(highest, kept[i].start);
+    const uintptr_t lowest = highest ? lowest_live(highest) : UINTPTR_MAX;
+    for (size_t i = 0; highest && i < count; i++)
+        holes += is_hole(&kept[i], lowest) ? (int64_t)kept[i].size : 0;
+    gf_store_relaxed(&gf_budget.holes, holes);
+    return lowest;
+}
+
+/*
+ * Returns the index of the mapping to take; `count` if no mapping fits. Of equal ones, the highest is preferred, so
+ * that the lowest ones are not in use, as in glibc's heap.
  */
 static size_t find(size_t size, size_t alignment)
 {
@@ -346,7 +396,8 @@ static size_t find(size_t size, size_t alignment)
         const size_t have = kept[i].size;
         if (kept[i].start & (alignment - 1) || have > most)
             continue;
-        if (have >= size && (fits == count || have < kept[fits].size))
+        if (have >= size && (fits == count || have < kept[fits].size ||
+                             (have == kept[fits].size && kept[i].start > kept[fits].start)))
             fits = i;
         else if (grow && have < size && have >= size / 2 &&
                  (grows == count || have > kept[grows].size))
@@ -371,6 +422,7 @@ bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret)
             insert_at(i, (struct gf_range){ret->start + whole, ret->size - whole});
             ret->size = whole;
         }
+        count_holes();
     }
     gf_lock_give(&lock);
     return found;
@@ -384,6 +436,7 @@ void gf_pool_put(uintptr_t start, size_t size)
     if (count == KEPT_MAX)
         oldest = remove_at(0);
     insert_at(count, (struct gf_range){start, size});
+    count_holes();
     gf_lock_give(&lock);
     if (oldest.size)
         gf_big_unmap(oldest.start, oldest.size);
@@ -397,11 +450,17 @@ size_t gf_pool_drop(uint64_t most)
         return 0;
     gf_lock_take(&lock);
     if (count) {
-        const size_t size = kept[0].size;
+        const uintptr_t lowest = count_holes();
+        size_t i = 0;
+        while (i < count && is_hole(&kept[i], lowest))
+            i++;
+        i = i < count ? i : 0;
+        const size_t size = kept[i].size;
         /* Mappings that have huge pages are cut at a boundary of huge pages. */
         const size_t unit = size >= GF_HUGE_MIN ? GF_HUGE_PAGE : (size_t)64 << 10;
         const size_t left = size > most ? (size - most) & ~(unit - 1) : 0;
-        range = left ? cut_at(0, left) : remove_at(0);
+        range = left ? cut_at(i, left) : remove_at(i);
+        count_holes();
     }
     gf_lock_give(&lock);
     if (range.size)

@@ -69,11 +69,14 @@ void gf_pool_in_child(void);
  */
 bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret);
 
+/* Called with a block that the program has got, which is a mapping of its own. Takes no lock. */
+void gf_pool_lives(uintptr_t start);
+
 /* Keeps a mapping, or unmaps it if the pool is full. */
 void gf_pool_put(uintptr_t start, size_t size);
 
 /*
- * Unmaps the oldest mapping, or about `most` bytes at its end if it is larger. Returns how many bytes
- * it unmapped; 0 if the pool is empty. The caller holds no lock.
+ * Unmaps the oldest mapping that is no hole (budget.h), or the oldest one, or about `most` bytes at its
+ * end if it is larger. Returns how many bytes it unmapped; 0 if the pool is empty. The caller holds no lock.
  */
 size_t gf_pool_drop(uint64_t most);

@@ -18,6 +18,8 @@ typedef _Atomic size_t gf_big_word; /* 0: no block starts here */
 /* One part of the table, and its bytes. */
 #define GF_BIG_PART_BITS 15
 #define GF_BIG_PART_SIZE (sizeof(gf_big_word) << GF_BIG_PART_BITS)
+/* The bytes of address space that a part describes. */
+#define GF_BIG_PART_SPAN (GF_BIG_ALIGN << GF_BIG_PART_BITS)
 
 /* Returns the word for an address; NULL if that part of the table is missing. */
 gf_big_word *gf_big_find_word(uintptr_t start);

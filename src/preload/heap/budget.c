@@ -41,11 +41,15 @@ static int64_t earned_alone(struct gf_budget *budget, int64_t rise)
 {
     const int64_t trim = gf_load_relaxed(&budget->trim);
     const int64_t start = gf_load_relaxed(&budget->start), live = gf_load_relaxed(&budget->live);
-    const int64_t fall = gf_load_relaxed(&budget->top) - live;
+    const int64_t holes = gf_min(gf_load_relaxed(&budget->holes), GF_BUDGET_HOLES_MAX);
+    const int64_t fall = gf_load_relaxed(&budget->top) - live - holes;
+    int64_t most = holes;
 
     if (fall < trim)
-        return gf_min(rise, trim);
-    return trim >= 0 && fall < 2 * start ? gf_min(rise, gf_min(start, live / 2)) : 0;
+        most += trim;
+    else if (trim >= 0 && fall < 2 * start)
+        most = gf_max(most, gf_min(start, live / 2));
+    return gf_min(rise, most);
 }
 
 uint64_t gf_budget_allowed(struct gf_budget *budget, uint64_t now_ns)

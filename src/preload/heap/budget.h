@@ -8,8 +8,9 @@
  *
  * A process without an engine cannot return memory while it sleeps. It earns only what glibc's malloc
  * would keep: less than twice the largest freed block of up to 32 MiB, if it has not freed more than
- * that. glibc also keeps what is free between live blocks. So while live memory is less than two start
- * budgets below its peak, the process earns up to one of them, and at most half of its live memory.
+ * that. glibc also keeps what is free between live blocks: holes. So the process may also earn the holes among
+ * the big blocks (big_pool.h), up to GF_BUDGET_HOLES_MAX. While live memory is less than two start budgets
+ * below its peak, it earns up to one of them for other blocks, and at most half of its live memory.
  *
  * The counts are exact. The functions may be called on any thread, take no lock and keep errno.
  * Concurrent updates may make a peak or a rise slightly too small.
@@ -22,10 +23,12 @@
 #define GF_BUDGET_WINDOW_NS UINT64_C(10000000000)
 /* glibc unmaps larger blocks at once. */
 #define GF_BUDGET_MAPPED_MAX ((size_t)32 << 20)
+#define GF_BUDGET_HOLES_MAX (INT64_C(60) << 20)
 
 struct gf_budget {
     _Alignas(64) _Atomic int64_t live; /* bytes of pages in blocks and slabs */
     _Atomic int64_t heap, pool;        /* free bytes: in jemalloc, in the pool */
+    _Atomic int64_t holes;             /* free bytes in the pool that glibc could not return */
     _Atomic int64_t check_at;          /* more free bytes than this need a check */
     /* The highest live bytes before the last fall, and the lowest since then. */
     _Atomic int64_t top, bottom;
@@ -81,6 +84,13 @@ static inline void gf_budget_freed_block(struct gf_budget *budget, size_t size)
 static inline int64_t gf_budget_kept(struct gf_budget *budget)
 {
     return gf_load_relaxed(&budget->pool) + gf_load_relaxed(&budget->heap);
+}
+
+/* Whether the process has no engine, was not forked, and keeps more than its start budget. */
+static inline bool gf_budget_counts_holes(struct gf_budget *budget)
+{
+    return !gf_load_relaxed(&budget->most) && gf_load_relaxed(&budget->trim) >= 0 &&
+           gf_load_relaxed(&budget->pool) > gf_load_relaxed(&budget->start);
 }
 
 static inline bool gf_budget_needs_check(struct gf_budget *budget)
