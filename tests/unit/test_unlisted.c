@@ -1,13 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which streams a thread need not try to list, and what a launch on such a stream records. */
+/*
+ * Which streams a thread need not try to list, what a launch on such a stream records, and what a result of a stream counts as
+ * that another thread unlists.
+ */
 #include "unit.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
 
+#include "preload/attach/attach.h"
 #include "preload/hook/driver_call.h"
+#include "preload/hook/timed_call.h"
 #include "preload/attach/submissions.h"
 
 static const CUstream one = (CUstream)(uintptr_t)0x1000;
+
+/* There is no driver, and no engine. */
+const struct gf_cuda *gf_driver_functions(void)
+{
+    static const struct gf_cuda none;
+    return &none;
+}
+
+const struct gf_engine *gf_engine_enter(void)
+{
+    return NULL;
+}
+
+void gf_engine_leave(void)
+{
+}
+
+bool gf_stream_is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
+{
+    (void)cuda, (void)stream;
+    return true;
+}
 
 static unsigned epoch_now(void)
 {
@@ -88,6 +117,49 @@ static void test_a_gap_is_open_until_a_launch_ends_it(void **state)
     assert_false(gf_submissions_has_gap(GF_SUBMIT_DEVICES));
 }
 
+/* The whole pages of the table. */
+static int protect_records(int protection)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t start = ((uintptr_t)&gf_submissions + page - 1) / page * page;
+    return mprotect((void *)start, (uintptr_t)(&gf_submissions + 1) / page * page - start,
+                    protection);
+}
+
+/* What another thread does between the look-up of the stream and the first store of its count. */
+static void unlist_one(int number)
+{
+    (void)number;
+    if (protect_records(PROT_READ | PROT_WRITE) != 0)
+        _exit(1);
+    gf_submissions_unlist(one);
+}
+
+static bool describe(CUstream stream, struct gf_stream_facts *ret)
+{
+    (void)stream;
+    *ret = (struct gf_stream_facts){.context = (CUcontext)(uintptr_t)0x3000, .blocking = false};
+    return true;
+}
+
+/* Waits for the legacy stream do not include the stream, so they must not end its result. */
+static void test_a_result_of_a_stream_that_leaves_is_uncounted(void **state)
+{
+    const struct sigaction action = {.sa_handler = unlist_one};
+    struct sigaction before;
+
+    (void)state;
+    gf_store_relaxed(&gf_submissions.on, gf_submit_held);
+    assert_non_null(gf_submissions_list(one, describe));
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    assert_int_equal(protect_records(PROT_READ), 0);
+    gf_submit_visible(one, CUDA_SUCCESS);
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_null(gf_submissions_visible(one, NULL));
+    assert_true(gf_load_relaxed(&gf_submissions.uncounted_visible));
+    gf_store_relaxed(&gf_submissions.on, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +169,7 @@ int main(void)
         cmocka_unit_test(test_each_thread_has_its_own_streams),
         cmocka_unit_test(test_a_launch_leaves_the_common_record_empty),
         cmocka_unit_test(test_a_gap_is_open_until_a_launch_ends_it),
+        cmocka_unit_test(test_a_result_of_a_stream_that_leaves_is_uncounted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,11 +115,6 @@ static bool is_predefined(CUstream stream)
     return (uintptr_t)stream < GF_SUBMIT_FILLING;
 }
 
-static void count_for_legacy(CUcontext context)
-{
-    gf_visible_add(gf_visible_of_legacy(&gf_submissions, context), (uintptr_t)context);
-}
-
 /*
  * Work of a stream that is being captured does not run now. The graph's launch counts. Before the
  * engine is loaded, no stream is listed; when a stream is, it has an unknown result at first.
@@ -127,7 +122,7 @@ static void count_for_legacy(CUcontext context)
 static void note_uncounted(CUstream stream, CUcontext context)
 {
     if (!gf_submissions_on())
-        count_for_legacy(context);
+        gf_visible_add(gf_visible_of_legacy(&gf_submissions, context), (uintptr_t)context);
     else if (gf_stream_is_uncaptured(gf_driver_functions(), stream))
         gf_store_relaxed(&gf_submissions.uncounted_visible, true);
 }
@@ -148,7 +143,7 @@ CUresult gf_submit_visible(CUstream stream, CUresult result)
     /* Another thread may have unlisted the stream, and handed on its results, before this one. */
     gf_submit_fence();
     if (!is_predefined(stream) && gf_submissions_visible(stream, context) != visible)
-        count_for_legacy(context);
+        gf_store_relaxed(&gf_submissions.uncounted_visible, true);
     return result;
 }
 
