@@ -126,15 +126,6 @@ static int protect_records(int protection)
                     protection);
 }
 
-/* What another thread does between the look-up of the stream and the first store of its count. */
-static void unlist_one(int number)
-{
-    (void)number;
-    if (protect_records(PROT_READ | PROT_WRITE) != 0)
-        _exit(1);
-    gf_submissions_unlist(one);
-}
-
 static bool describe(CUstream stream, struct gf_stream_facts *ret)
 {
     (void)stream;
@@ -142,22 +133,50 @@ static bool describe(CUstream stream, struct gf_stream_facts *ret)
     return true;
 }
 
-/* Waits for the legacy stream do not include the stream, so they must not end its result. */
-static void test_a_result_of_a_stream_that_leaves_is_uncounted(void **state)
+static volatile bool relists;
+
+/* What another thread does between the look-up of the stream and the first store of its count. */
+static void unlist_one(int number)
+{
+    (void)number;
+    if (protect_records(PROT_READ | PROT_WRITE) != 0)
+        _exit(1);
+    gf_submissions_unlist(one);
+    if (relists)
+        gf_submissions_list(one, describe);
+}
+
+static void submit_while_another_thread_unlists(void)
 {
     const struct sigaction action = {.sa_handler = unlist_one};
     struct sigaction before;
 
-    (void)state;
     gf_store_relaxed(&gf_submissions.on, gf_submit_held);
+    gf_store_relaxed(&gf_submissions.uncounted_visible, false);
     assert_non_null(gf_submissions_list(one, describe));
     assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
     assert_int_equal(protect_records(PROT_READ), 0);
     gf_submit_visible(one, CUDA_SUCCESS);
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    gf_store_relaxed(&gf_submissions.on, 0);
+}
+
+/* Waits for the legacy stream do not include the stream, so they must not end its result. */
+static void test_a_result_of_a_stream_that_leaves_is_uncounted(void **state)
+{
+    (void)state;
+    submit_while_another_thread_unlists();
     assert_null(gf_submissions_visible(one, NULL));
     assert_true(gf_load_relaxed(&gf_submissions.uncounted_visible));
-    gf_store_relaxed(&gf_submissions.on, 0);
+}
+
+static void test_a_result_of_a_stream_that_returns_is_uncounted(void **state)
+{
+    (void)state;
+    relists = true;
+    submit_while_another_thread_unlists();
+    assert_non_null(gf_submissions_visible(one, NULL));
+    assert_true(gf_load_relaxed(&gf_submissions.uncounted_visible));
 }
 
 int main(void)
@@ -170,6 +189,7 @@ int main(void)
         cmocka_unit_test(test_a_launch_leaves_the_common_record_empty),
         cmocka_unit_test(test_a_gap_is_open_until_a_launch_ends_it),
         cmocka_unit_test(test_a_result_of_a_stream_that_leaves_is_uncounted),
+        cmocka_unit_test(test_a_result_of_a_stream_that_returns_is_uncounted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,11 +138,16 @@ CUresult gf_submit_visible(CUstream stream, CUresult result)
         note_uncounted(stream, context);
         return result;
     }
+    const uint32_t first = gf_load_relaxed(&visible->first);
     gf_visible_add(visible,
                    is_predefined(stream) ? (uintptr_t)context : gf_load_relaxed(&visible->context));
-    /* Another thread may have unlisted the stream, and handed on its results, before this one. */
+    /*
+     * Another thread may have unlisted the stream, and handed on its results, before this one, and
+     * may have listed it again.
+     */
     gf_submit_fence();
-    if (!is_predefined(stream) && gf_submissions_visible(stream, context) != visible)
+    if (!is_predefined(stream) && (gf_submissions_visible(stream, context) != visible ||
+                                   gf_load_relaxed(&visible->first) != first))
         gf_store_relaxed(&gf_submissions.uncounted_visible, true);
     return result;
 }
