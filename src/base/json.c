@@ -91,6 +91,14 @@ void gf_json_size(struct gf_json *json, const char *key, uint64_t value)
     put(json, digits, (size_t)gf_fmt(digits, sizeof(digits), "%lu", value));
 }
 
+void gf_json_put_numbers(struct gf_json *json, const char *key,
+                         const struct gf_json_number *numbers, size_t count)
+{
+    gf_json_object(json, key);
+    for (size_t i = 0; i < count; i++)
+        gf_json_size(json, numbers[i].key, numbers[i].value);
+}
+
 void gf_json_bool(struct gf_json *json, const char *key, bool value)
 {
     put_key(json, key);

@@ -45,6 +45,16 @@ static inline void gf_json_end_array(struct gf_json *const *json)
 void gf_json_text(struct gf_json *json, const char *key, const char *value);
 void gf_json_int(struct gf_json *json, const char *key, int64_t value);
 void gf_json_size(struct gf_json *json, const char *key, uint64_t value);
+/* Writes an object of numbers: gf_json_numbers(json, "small", {"calls", 2}, {"bytes", 64}). */
+#define gf_json_numbers(json, key, ...)                                                            \
+    gf_json_put_numbers(json, key, (const struct gf_json_number[]){__VA_ARGS__},                   \
+                        GF_ARRAY_LEN(((const struct gf_json_number[]){__VA_ARGS__})))
+struct gf_json_number {
+    const char *key;
+    uint64_t value;
+};
+void gf_json_put_numbers(struct gf_json *json, const char *key,
+                         const struct gf_json_number *numbers, size_t count);
 void gf_json_bool(struct gf_json *json, const char *key, bool value);
 void gf_json_null(struct gf_json *json, const char *key);
 /* These two functions write null for an unknown value, which is a negative value or UINT64_MAX. */

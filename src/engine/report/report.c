@@ -146,14 +146,10 @@ static void put_probe(struct gf_json *json, const struct gf_report *report)
 
 static void put_threads(struct gf_json *json, const char *key, const struct gf_threads *threads)
 {
-    gf_json_object(json, key);
-    gf_json_int(json, "program", threads->program);
-    gf_json_int(json, "on_target", threads->on_target);
-    gf_json_int(json, "elsewhere", threads->elsewhere);
-    gf_json_int(json, "self_set", threads->self_set);
-    gf_json_int(json, "driver", threads->driver);
-    gf_json_int(json, "driver_on_target", threads->driver_on_target);
-    gf_json_int(json, "library", threads->library);
+    gf_json_numbers(json, key, {"program", threads->program}, {"on_target", threads->on_target},
+                    {"elsewhere", threads->elsewhere}, {"self_set", threads->self_set},
+                    {"driver", threads->driver}, {"driver_on_target", threads->driver_on_target},
+                    {"library", threads->library});
 }
 
 static void put_binding(struct gf_json *json, const struct gf_report *report)
@@ -228,13 +224,10 @@ static void put_costs(struct gf_json *json, const struct gf_report *report)
 {
     const struct gf_report_costs *costs = &report->costs;
 
-    gf_json_object(json, "costs_us");
-    gf_json_size(json, "start", costs->start_us);
-    gf_json_size(json, "decide", gf_load_relaxed(&report->counts->decide_us));
-    gf_json_size(json, "sample", costs->sample_us);
-    gf_json_size(json, "migrate", costs->migrate_us);
-    gf_json_size(json, "report", costs->report_us);
-    gf_json_size(json, "thread_cpu", costs->thread_us);
+    gf_json_numbers(json, "costs_us", {"start", costs->start_us},
+                    {"decide", gf_load_relaxed(&report->counts->decide_us)},
+                    {"sample", costs->sample_us}, {"migrate", costs->migrate_us},
+                    {"report", costs->report_us}, {"thread_cpu", costs->thread_us});
 }
 
 static void put_process(struct gf_json *json, const struct gf_report *report)

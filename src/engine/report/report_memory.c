@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/fmt.h"
 #include "engine/report/sections.h"
 
 static void put_settings(struct gf_json *json, const struct gf_heap_ops *heap)
@@ -47,13 +48,9 @@ static void put_faults(struct gf_json *json, const struct gf_heap_ops *heap)
     gf_json_size(json, "eligible_bytes", huge.asked_bytes);
     gf_json_size(json, "advised_bytes", huge.advised_bytes);
     gf_json_end(json, '}');
-    gf_json_object(json, "first_touch");
-    gf_json_size(json, "samples", touch.looks);
-    gf_json_size(json, "timed_faults", touch.timed);
-    gf_json_size(json, "absent_bytes", touch.missing_bytes);
-    gf_json_size(json, "purged_bytes", touch.again_bytes);
-    gf_json_size(json, "us", touch.us);
-    gf_json_size(json, "ns_per_mib", touch.ns_per_mib);
+    gf_json_numbers(json, "first_touch", {"samples", touch.looks}, {"timed_faults", touch.timed},
+                    {"absent_bytes", touch.missing_bytes}, {"purged_bytes", touch.again_bytes},
+                    {"us", touch.us}, {"ns_per_mib", touch.ns_per_mib});
 }
 
 static void put_watch(struct gf_json *json, const struct gf_report_memory *memory)
@@ -90,16 +87,25 @@ static void put_embedded(struct gf_json *json, const struct gf_embedded *embedde
     }
 }
 
+void gf_report_memory_put_nodes(struct gf_json *json, const char *key, const uint64_t *bytes,
+                                unsigned count)
+{
+    char name[16];
+
+    gf_json_object(json, key);
+    for (unsigned node = 0; node < count; node++) {
+        if (!bytes[node])
+            continue;
+        gf_fmt(name, sizeof(name), node == GF_NODE_BYTES_UNKNOWN ? "unknown" : "%u", node);
+        gf_json_size(json, name, bytes[node]);
+    }
+}
+
 void gf_report_memory_put_pages(struct gf_json *json, const char *key, const struct gf_pages *pages)
 {
     gf_json_object(json, key);
     gf_json_size(json, "bytes", pages->total);
-    gf_json_object(json, "by_node");
-    for (unsigned node = 0; node < GF_LOCALITY_NODES; node++) {
-        const char name[3] = {(char)('0' + node / 10), (char)('0' + node % 10), '\0'};
-        if (pages->node[node])
-            gf_json_size(json, node < 10 ? name + 1 : name, pages->node[node]);
-    }
+    gf_report_memory_put_nodes(json, "by_node", pages->node, GF_LOCALITY_NODES);
 }
 
 static void put_migration(struct gf_json *json, const struct gf_report_migration *moved)
@@ -179,13 +185,10 @@ void gf_report_kept_put(struct gf_json *json, const struct gf_report *report)
     struct gf_heap_stats stats;
 
     read_stats(report, &stats);
-    gf_json_object(json, "kept");
-    gf_json_size(json, "bytes", kept_bytes(&stats, transfers));
-    gf_json_size(json, "dirty_bytes", stats.dirty);
-    gf_json_size(json, "lazily_freed_bytes", stats.lazily_freed);
-    gf_json_size(json, "unused_bytes", 0);
-    gf_json_size(json, "thread_cache_bytes", stats.cached);
-    gf_json_size(json, "ring_bytes", transfers->ring_bytes);
-    gf_json_size(json, "pinned_cache_bytes", transfers->pinned_kept);
-    gf_json_size(json, "unmap_pending_bytes", transfers->unmap_pending);
+    gf_json_numbers(json, "kept", {"bytes", kept_bytes(&stats, transfers)},
+                    {"dirty_bytes", stats.dirty}, {"lazily_freed_bytes", stats.lazily_freed},
+                    {"unused_bytes", 0}, {"thread_cache_bytes", stats.cached},
+                    {"ring_bytes", transfers->ring_bytes},
+                    {"pinned_cache_bytes", transfers->pinned_kept},
+                    {"unmap_pending_bytes", transfers->unmap_pending});
 }

@@ -161,13 +161,10 @@ static void put_counts(struct gf_json *json, const struct gf_report *report)
     gf_json_size(json, "count", all.calls);
     gf_json_size(json, "us", all.us);
     gf_json_object(json, "causes");
-    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++) {
-        if (!counts[i].calls)
-            continue;
-        gf_json_object(json, gf_cause_name((enum gf_cause)i));
-        gf_json_size(json, "count", counts[i].calls);
-        gf_json_size(json, "us", counts[i].us);
-    }
+    for (unsigned i = 0; i < GF_CAUSE_COUNT; i++)
+        if (counts[i].calls)
+            gf_json_numbers(json, gf_cause_name((enum gf_cause)i), {"count", counts[i].calls},
+                            {"us", counts[i].us});
 }
 
 struct rows {
@@ -202,9 +199,7 @@ static void put_log(struct gf_json *json, const struct gf_report *report)
     if (!gf_json_known(json, "log", report->preload->log_wanted()))
         return;
     report->preload->log_count(&count);
-    gf_json_object(json, "log");
-    gf_json_size(json, "lines", count.lines);
-    gf_json_size(json, "dropped", count.dropped);
+    gf_json_numbers(json, "log", {"lines", count.lines}, {"dropped", count.dropped});
 }
 
 void gf_report_stalls_put(struct gf_json *json, const struct gf_report *report)

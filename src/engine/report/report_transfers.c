@@ -1,33 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/fmt.h"
 #include "engine/report/sections.h"
 #include "engine/transfer/stats.h"
-
-static void put_sum(struct gf_json *json, const char *key, const char *what, uint64_t number,
-                    uint64_t bytes)
-{
-    gf_json_object(json, key);
-    gf_json_size(json, what, number);
-    gf_json_size(json, "bytes", bytes);
-}
-
-/*
- * Writes an object with the numbers of bytes by node. The last element of `bytes` is the number of
- * bytes on several or unknown nodes.
- */
-static void put_nodes(struct gf_json *json, const char *key,
-                      const uint64_t bytes[GF_NODE_BYTES_COUNT])
-{
-    char name[16];
-
-    gf_json_object(json, key);
-    for (unsigned node = 0; node < GF_NODE_BYTES_COUNT; node++) {
-        if (!bytes[node])
-            continue;
-        gf_fmt(name, sizeof(name), node == GF_NODE_BYTES_UNKNOWN ? "unknown" : "%u", node);
-        gf_json_size(json, name, bytes[node]);
-    }
-}
 
 static void put_timed(struct gf_json *json, const char *key, const struct gf_copy_counts *counts,
                       bool with_rate)
@@ -48,17 +21,19 @@ static void put_pinned(struct gf_json *json, const struct gf_pinned_stats *stats
 
     gf_json_object(json, "pinned_memory");
     put_timed(json, "large", &large, false);
-    put_sum(json, "small", "calls", stats->small_calls, stats->small_bytes);
+    gf_json_numbers(json, "small", {"calls", stats->small_calls}, {"bytes", stats->small_bytes});
     gf_json_begin(json, "reasons", '{');
     for (unsigned reason = 0; reason < GF_PINNED_REASONS; reason++)
         if (stats->driver_calls[reason])
-            put_sum(json, gf_pinned_reason_name(reason), "calls", stats->driver_calls[reason],
-                    stats->driver_bytes[reason]);
+            gf_json_numbers(json, gf_pinned_reason_name(reason),
+                            {"calls", stats->driver_calls[reason]},
+                            {"bytes", stats->driver_bytes[reason]});
     gf_json_end(json, '}');
-    put_sum(json, "prefaulted", "calls", stats->placed_calls, stats->placed_bytes);
+    gf_json_numbers(json, "prefaulted", {"calls", stats->placed_calls},
+                    {"bytes", stats->placed_bytes});
     gf_json_size(json, "cached_bytes", state->pinned_kept);
     gf_json_size(json, "trims", stats->trims);
-    put_nodes(json, "in_use_by_node", state->pinned_held);
+    gf_report_memory_put_nodes(json, "in_use_by_node", state->pinned_held, GF_NODE_BYTES_COUNT);
 }
 
 static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies,
@@ -101,10 +76,11 @@ static void put_functions(struct gf_json *json, gf_hook_counts_fn *hook_counts)
     gf_json_begin(json, "by_function", '{');
     for (size_t i = 0; hook_counts(i, &counts); i++)
         if (gf_transfer_sums_add_hook(&sums, &counts))
-            put_sum(json, counts.name, "copies", counts.copies, counts.bytes);
+            gf_json_numbers(json, counts.name, {"copies", counts.copies}, {"bytes", counts.bytes});
     gf_json_end(json, '}');
-    put_sum(json, "small", "copies", sums.small, sums.small_bytes);
-    put_sum(json, "unsupported", "copies", sums.unsupported, sums.unsupported_bytes);
+    gf_json_numbers(json, "small", {"copies", sums.small}, {"bytes", sums.small_bytes});
+    gf_json_numbers(json, "unsupported", {"copies", sums.unsupported},
+                    {"bytes", sums.unsupported_bytes});
 }
 
 static void put_state(struct gf_json *json, const struct gf_report_transfers *transfers)
@@ -121,37 +97,28 @@ static void put_state(struct gf_json *json, const struct gf_report_transfers *tr
     gf_json_size(json, "grown", transfers->copies.ring_grown);
     gf_json_size(json, "shrunk", transfers->copies.ring_shrunk);
     gf_json_size(json, "stream_waits", transfers->copies.stream_waits);
-    put_nodes(json, "by_node", state->ring_held);
+    gf_report_memory_put_nodes(json, "by_node", state->ring_held, GF_NODE_BYTES_COUNT);
     gf_json_end(json, '}');
     gf_json_int(json, "helpers", state->helpers);
-    gf_json_object(json, "held");
-    gf_json_size(json, "calls", transfers->copies.holds.met);
-    gf_json_size(json, "waited_us", transfers->copies.holds.ns / 1000);
-    gf_json_size(json, "ended", transfers->copies.holds.ended);
+    gf_json_numbers(json, "held", {"calls", transfers->copies.holds.met},
+                    {"waited_us", transfers->copies.holds.ns / 1000},
+                    {"ended", transfers->copies.holds.ended});
 }
 
-static void put_readahead(struct gf_json *json, const struct gf_readahead_count *count)
+static void put_files(struct gf_json *json, const struct gf_copy_stats *copies)
 {
-    gf_json_object(json, "readahead");
-    gf_json_size(json, "files", count->files);
-    gf_json_size(json, "advised_bytes", count->advised);
-    gf_json_size(json, "ahead_bytes", count->ahead);
-    gf_json_size(json, "used_bytes", count->used);
-}
+    const struct gf_readahead_count *ahead = &copies->readahead;
+    const struct gf_import_count *memcpys = &copies->imports[gf_import_memcpy],
+                                 *reads = &copies->imports[gf_import_read],
+                                 *pins = &copies->imports[gf_import_pin];
 
-static void put_import(struct gf_json *json, const char *name, const struct gf_import_count *count)
-{
-    gf_json_object(json, name);
-    gf_json_size(json, "libraries", count->libraries);
-    gf_json_size(json, "calls", count->calls);
-    gf_json_size(json, "bytes", count->bytes);
-}
-
-static void put_pin(struct gf_json *json, const struct gf_import_count *count)
-{
-    gf_json_object(json, "parallel_pin");
-    gf_json_size(json, "libraries", count->libraries);
-    gf_json_size(json, "calls", count->calls);
+    gf_json_numbers(json, "readahead", {"files", ahead->files}, {"advised_bytes", ahead->advised},
+                    {"ahead_bytes", ahead->ahead}, {"used_bytes", ahead->used});
+    gf_json_numbers(json, "parallel_memcpy", {"libraries", memcpys->libraries},
+                    {"calls", memcpys->calls}, {"bytes", memcpys->bytes});
+    gf_json_numbers(json, "parallel_read", {"libraries", reads->libraries}, {"calls", reads->calls},
+                    {"bytes", reads->bytes});
+    gf_json_numbers(json, "parallel_pin", {"libraries", pins->libraries}, {"calls", pins->calls});
 }
 
 static void put_saving(struct gf_json *json, const struct gf_copy_stats *copies)
@@ -176,10 +143,7 @@ void gf_report_transfers_put(struct gf_json *json, const struct gf_report_transf
     put_direction(json, "from_device", &transfers->copies, gf_direction_d2h);
     put_functions(json, hook_counts);
     put_saving(json, &transfers->copies);
-    put_readahead(json, &transfers->copies.readahead);
-    put_import(json, "parallel_memcpy", &transfers->copies.imports[gf_import_memcpy]);
-    put_import(json, "parallel_read", &transfers->copies.imports[gf_import_read]);
-    put_pin(json, &transfers->copies.imports[gf_import_pin]);
+    put_files(json, &transfers->copies);
     put_pinned(json, &transfers->copies.pinned, &transfers->state);
 }
 

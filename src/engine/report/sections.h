@@ -22,9 +22,11 @@ const char *gf_report_event_name(enum gf_report_event_kind kind);
  */
 void gf_report_memory_put(struct gf_json *json, const struct gf_report *report);
 
-/* Writes an object with the numbers of bytes by node. */
+/* Write an object with the numbers of bytes by node. GF_NODE_BYTES_UNKNOWN: on several or unknown nodes. */
 void gf_report_memory_put_pages(struct gf_json *json, const char *key,
                                 const struct gf_pages *pages);
+void gf_report_memory_put_nodes(struct gf_json *json, const char *key, const uint64_t *bytes,
+                                unsigned count);
 
 /* Writes the section "kept": all memory that the library holds and the program does not use. */
 void gf_report_kept_put(struct gf_json *json, const struct gf_report *report);
