@@ -154,11 +154,9 @@ enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_
 /* Whether a running thread is inside of PyTorch or of a model, and so prepares work for the GPU. */
 bool gf_wait_prepares_work(const struct gf_python_place *place);
 
-/* Whether the program's line called backward(), which waits for a thread of autograd. */
-bool gf_wait_is_for_backward(const struct gf_python_place *place);
-
-/* Whether frames of autograd call the Python code of an operation's backward pass. */
-bool gf_wait_is_backward(const struct gf_python_place *place);
+/* Whether a function of which this is a part of the name, in this module or folder, is among the frames. */
+bool gf_wait_has_frame(const char *module, const char *function,
+                       const struct gf_pystack_frame *frames, size_t count);
 
 /* feeder.c: what the feeding thread does. */
 
@@ -224,21 +222,6 @@ bool gf_feeder_is_same(pid_t tid, const struct gf_feeder_facts *facts);
 /* workers.c: what worker processes do. */
 
 /*
- * Finds the PyThreadState of the main thread of a child process. In a forked child, it is the state
- * of the thread that forked. A child that multiprocessing started by `spawn` or `forkserver` has
- * executed the interpreter's file again, so its addresses differ. In such a child, the interpreter
- * is found by its file in the list of mappings. The offsets of the members that lead to the thread
- * state are found in this process, which runs the same interpreter. So they need no table of
- * CPython's versions. Used on the sampler's thread only. Allocates nothing.
- */
-
-/* The result of a search. All zero: no search has found the child's thread state. */
-struct gf_child_python {
-    uintptr_t state;       /* the main thread's state, an address in the child */
-    uintptr_t interpreter; /* the interpreter's state, to which `state` points */
-};
-
-/*
  * Finds what child processes, such as DataLoader workers, do while the thread that feeds the GPU
  * waits for their data. It reads the system calls, run-queue delays and Python frames of the
  * children, which the kernel usually permits a parent. Used on the sampler's thread only. Allocates
@@ -272,8 +255,12 @@ struct gf_workers {
         uint64_t delay_ns, run_ns;
         bool seen;                  /* true if both are known */
         enum gf_worker_state waits; /* its state when it was last found waiting */
-        struct gf_child_python python;
-        uint64_t search_ns; /* when to search for the child's Python again */
+        /* The result of the search for its Python. All zero: nothing was found. */
+        struct gf_child_python {
+            uintptr_t state;       /* the main thread's state, an address in the child */
+            uintptr_t interpreter; /* the interpreter's state, to which `state` points */
+        } python;
+        uint64_t search_ns; /* when to search again */
         unsigned searches;
     } worker[GF_WORKERS];
 };

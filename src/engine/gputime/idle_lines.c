@@ -220,14 +220,10 @@ static bool waits_for_python(struct host_reading *r)
 
 static bool may_wait_for_workers(enum gf_host_cause cause, const struct gf_python_place *place)
 {
-    if (cause == gf_host_thread) /* of a pool, perhaps */
-        for (size_t i = 0; i < place->count; i++) {
-            const char *module = gf_wait_module(place->frames[i].file);
-            if (module && gf_begins(module, "concurrent/"))
-                return true;
-        }
     return cause == gf_host_data || cause == gf_host_process || cause == gf_host_queue ||
-           cause == gf_host_pipe;
+           cause == gf_host_pipe ||
+           (cause == gf_host_thread && /* of a pool, perhaps */
+            gf_wait_has_frame("concurrent/", "", place->frames, place->count));
 }
 
 static enum gf_host_cause cause_of_facts(struct host_reading *r, bool is_own,
@@ -293,7 +289,8 @@ static void read_host(void *closure)
     else
         *r->path = '\0';
     r->is_own = is_own && !gf_wait_prepares_work(&place) && r->sample.between_ns >= OWN_WORK_NS;
-    const bool is_for_backward = gf_wait_is_for_backward(&place);
+    const bool is_for_backward =
+        gf_wait_has_frame("torch/autograd/", "backward", place.frames, place.count);
     if (!is_own)
         place.count = place.all = 0;
     r->cause = cause_of_facts(r, is_own, &place);

@@ -286,7 +286,8 @@ static bool find_neighbour(uintptr_t state, unsigned most,
 static bool read_if_backward(uintptr_t state, void *closure)
 {
     struct gf_python_place *const place = closure;
-    return gf_python_line_read(0, state, place, NULL) && gf_wait_is_backward(place);
+    return gf_python_line_read(0, state, place, NULL) &&
+           gf_wait_has_frame("torch/autograd/function.py", "apply", place->frames, place->all);
 }
 
 bool gf_python_line_read_backward(uintptr_t state, struct gf_python_place *ret)

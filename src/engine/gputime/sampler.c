@@ -344,8 +344,6 @@ static void publish_facts(uint64_t now, bool is_delayed)
     struct gf_step_gpu gpus[GF_SUBMIT_DEVICES];
     unsigned count = 0;
 
-    if (!gf_step_facts_due(now))
-        return;
     for (unsigned i = 0; i < GF_SUBMIT_DEVICES; i++)
         if (gf_load_relaxed(&sampler.device[i].used))
             gpus[count++] = (struct gf_step_gpu){i, &sampler.device[i].shares};

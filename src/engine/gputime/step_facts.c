@@ -54,11 +54,6 @@ static struct {
     uint64_t preempted_ns; /* of the GPU that had this cause for the longest time */
 } facts;
 
-bool gf_step_facts_due(uint64_t now)
-{
-    return now - facts.published_ns >= PUBLISH_NS;
-}
-
 /* A sum never decreases, even if the process moves to another cgroup, or uses a further GPU. */
 static void raise_fact(unsigned fact, uint64_t value)
 {
@@ -134,6 +129,8 @@ static void add_clocks(uint64_t now, const struct gf_step_gpu *gpus, unsigned co
 void gf_step_facts_publish(uint64_t now, bool is_delayed, const struct gf_step_gpu *gpus,
                            unsigned count, gf_step_clock_fn *clock_loss, gf_step_facts_fn *publish)
 {
+    if (now - facts.published_ns < PUBLISH_NS)
+        return;
     if (count) {
         add_states(gpus, count);
         add_clocks(now, gpus, count, clock_loss);

@@ -59,11 +59,9 @@ struct gf_step_gpu {
     const struct gf_gpu_shares *shares;
 };
 
-/* Whether facts should be published now: at most every 10 ms. */
-bool gf_step_facts_due(uint64_t now);
 /*
- * Publishes the facts of the process and of the GPUs. Reads the clock of GPUs with work once per second.
- * is_delayed: the sample came late, so the process may have been throttled.
+ * Publishes the facts of the process and of the GPUs, at most every 10 ms. Reads the clock of GPUs
+ * with work once per second. is_delayed: the sample came late, so the process may have been throttled.
  */
 void gf_step_facts_publish(uint64_t now, bool is_delayed, const struct gf_step_gpu *gpus,
                            unsigned count, gf_step_clock_fn *clock_loss, gf_step_facts_fn *publish);

@@ -241,8 +241,8 @@ static const struct row rows[] = {
 #undef GF_WAIT_WITHIN
 };
 
-static bool has_frame(const char *module, const char *function,
-                      const struct gf_pystack_frame *frames, size_t count)
+bool gf_wait_has_frame(const char *module, const char *function,
+                       const struct gf_pystack_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const char *found = gf_wait_module(frames[i].file);
@@ -256,26 +256,16 @@ enum gf_host_cause gf_wait_cause(enum gf_wait_kind kind, const struct gf_python_
 {
     for (size_t i = 0; i < GF_ARRAY_LEN(rows); i++)
         if ((rows[i].kinds >> kind & 1) &&
-            (!*rows[i].module || has_frame(rows[i].module, rows[i].function, place->frames,
-                                           rows[i].within ? place->all : place->count)))
+            (!*rows[i].module || gf_wait_has_frame(rows[i].module, rows[i].function, place->frames,
+                                                   rows[i].within ? place->all : place->count)))
             return rows[i].cause;
     return gf_host_waiting;
 }
 
 bool gf_wait_prepares_work(const struct gf_python_place *place)
 {
-    return has_frame("torch/", "", place->frames, place->count) ||
-           has_frame("torch/nn/modules/module.py", "", place->frames, place->all);
-}
-
-bool gf_wait_is_for_backward(const struct gf_python_place *place)
-{
-    return has_frame("torch/autograd/", "backward", place->frames, place->count);
-}
-
-bool gf_wait_is_backward(const struct gf_python_place *place)
-{
-    return has_frame("torch/autograd/function.py", "apply", place->frames, place->all);
+    return gf_wait_has_frame("torch/", "", place->frames, place->count) ||
+           gf_wait_has_frame("torch/nn/modules/module.py", "", place->frames, place->all);
 }
 
 bool gf_wait_is_by_frames(enum gf_host_cause cause)

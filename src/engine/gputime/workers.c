@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <time.h>
 
+/*
+ * Finds the PyThreadState of the main thread of a child process. In a forked child, it is the state
+ * of the thread that forked. A child that multiprocessing started by `spawn` or `forkserver` has
+ * executed the interpreter's file again, so its addresses differ. In such a child, the interpreter
+ * is found by its file in the list of mappings. The offsets of the members that lead to the thread
+ * state are found in this process, which runs the same interpreter. So they need no table of
+ * CPython's versions.
+ */
+
 #define TEXT 4096u
 #define STATES 256u /* the most thread states of a list that are read; a damaged list has no end */
 /*
