@@ -57,18 +57,6 @@ typedef bool gf_hook_counts_fn(size_t i, struct gf_hook_counts *ret);
 #define GF_ENGINE_FILE "libgpufeed-engine.so"
 #define GF_ENGINE_START "gf_engine_start"
 
-/* To whom a thread belongs. */
-enum gf_thread_class {
-    gf_thread_program, /* a thread of the program */
-    /*
-     * A thread of the program that set its own CPU affinity, or was created with one. The library
-     * never binds such a thread.
-     */
-    gf_thread_self_set,
-    gf_thread_driver, /* created by libcuda */
-    gf_thread_ours,   /* created by gf_preload.start_thread, or by such a thread */
-};
-
 struct gf_pystack_frame; /* base/pystack.h */
 
 struct gf_preload {

@@ -208,6 +208,18 @@ struct gf_journal_count {
     uint64_t dropped;
 };
 
+/* To whom a thread belongs. */
+enum gf_thread_class {
+    gf_thread_program, /* a thread of the program */
+    /*
+     * A thread of the program that set its own CPU affinity, or was created with one. The library
+     * never binds such a thread.
+     */
+    gf_thread_self_set,
+    gf_thread_driver, /* created by libcuda */
+    gf_thread_ours,   /* created by gf_preload.start_thread, or by such a thread */
+};
+
 /*
  * Describes this process's Python interpreter to the engine, which reads Python frames of other
  * threads.

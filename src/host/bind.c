@@ -45,10 +45,11 @@ static void bind_own(void *closure, int task, pid_t tid)
     struct gf_cpus mask = {0};
 
     (void)task;
-    const enum gf_mask_owner owner = walk->scope->owner ? walk->scope->owner(tid) : gf_mask_program;
-    const int done = owner == gf_mask_self_set ? 0 : bind_thread(walk, tid, &mask);
+    const enum gf_thread_class owner =
+        walk->scope->owner ? walk->scope->owner(tid) : gf_thread_program;
+    const int done = owner == gf_thread_self_set ? 0 : bind_thread(walk, tid, &mask);
     walk->changed |= done > 0;
-    if (owner == gf_mask_self_set || owner == gf_mask_library)
+    if (owner == gf_thread_self_set || owner == gf_thread_ours)
         walk->result->left++;
     else if (done < 0)
         walk->result->failed++;

@@ -16,7 +16,7 @@ struct gf_bind_scope {
      * Returns the class of a thread; NULL: each is one of the program. A thread that set its own mask
      * is not changed. The mask of the library's threads is set, but they are counted in `left`.
      */
-    enum gf_mask_owner (*owner)(pid_t tid);
+    enum gf_thread_class (*owner)(pid_t tid);
     /* Also bind threads of child processes that have not loaded libcuda themselves. */
     bool descendants;
     /*

@@ -185,7 +185,7 @@ unsigned gf_pages_share(const struct gf_pages *pages, const struct gf_nodes *nod
 
 struct count {
     const struct gf_cpus *target;
-    enum gf_mask_owner (*owner)(pid_t tid);
+    enum gf_thread_class (*owner)(pid_t tid);
     struct gf_threads *ret;
 };
 
@@ -196,30 +196,30 @@ static void count_thread(void *closure, int task, pid_t tid)
     struct gf_cpus mask;
 
     (void)task;
-    const enum gf_mask_owner owner = count->owner ? count->owner(tid) : gf_mask_program;
+    const enum gf_thread_class owner = count->owner ? count->owner(tid) : gf_thread_program;
     if (gf_tasks_get_mask(tid, &mask))
         return;
     const bool there = gf_set_equal(&mask, count->target);
     switch (owner) {
-    case gf_mask_program:
+    case gf_thread_program:
         ret->program++;
         ret->on_target += there;
         ret->elsewhere += !there;
         break;
-    case gf_mask_self_set:
+    case gf_thread_self_set:
         ret->self_set++;
         break;
-    case gf_mask_driver:
+    case gf_thread_driver:
         ret->driver++;
         ret->driver_on_target += there;
         break;
-    case gf_mask_library:
+    case gf_thread_ours:
         ret->library++;
         break;
     }
 }
 
-void gf_locality_threads(const struct gf_cpus *target, enum gf_mask_owner (*owner)(pid_t tid),
+void gf_locality_threads(const struct gf_cpus *target, enum gf_thread_class (*owner)(pid_t tid),
                          struct gf_threads *ret)
 {
     struct count count = {target, owner, ret};

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "abi/heap_api.h"
+#include "abi/trace_api.h"
 #include "base/cpus.h"
 
 #define GF_LOCALITY_NODES 64 /* the last element also counts the pages on all higher nodes */
@@ -45,8 +46,6 @@ void gf_locality_pages(const char *file, struct gf_range *ranges, size_t count,
  */
 unsigned gf_pages_share(const struct gf_pages *pages, const struct gf_nodes *nodes);
 
-enum gf_mask_owner { gf_mask_program, gf_mask_self_set, gf_mask_driver, gf_mask_library };
-
 struct gf_threads {     /* numbers of this process's threads by class and mask */
     unsigned program;   /* threads of the program */
     unsigned on_target; /* threads of the program that have the target mask */
@@ -60,5 +59,5 @@ struct gf_threads {     /* numbers of this process's threads by class and mask *
  * Counts the threads. owner: returns the class of a thread; if NULL, all threads count as the
  * program's. Allocates nothing.
  */
-void gf_locality_threads(const struct gf_cpus *target, enum gf_mask_owner (*owner)(pid_t tid),
+void gf_locality_threads(const struct gf_cpus *target, enum gf_thread_class (*owner)(pid_t tid),
                          struct gf_threads *ret);

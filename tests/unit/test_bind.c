@@ -84,14 +84,14 @@ static void binds_every_thread(void **state)
     assert_mask(tids[0], &all);
 }
 
-static enum gf_mask_owner own_mask_of_third(pid_t tid)
+static enum gf_thread_class own_mask_of_third(pid_t tid)
 {
-    return tid == tids[3] ? gf_mask_self_set : gf_mask_program;
+    return tid == tids[3] ? gf_thread_self_set : gf_thread_program;
 }
 
-static enum gf_mask_owner third_of_library(pid_t tid)
+static enum gf_thread_class third_of_library(pid_t tid)
 {
-    return tid == tids[3] ? gf_mask_library : gf_mask_program;
+    return tid == tids[3] ? gf_thread_ours : gf_thread_program;
 }
 
 static void leaves_other_masks_alone(void **state)

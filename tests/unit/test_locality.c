@@ -124,9 +124,9 @@ static void a_sample_estimates_what_is_present(void **state)
     munmap(memory, size);
 }
 
-static enum gf_mask_owner main_is_self_set(pid_t tid)
+static enum gf_thread_class main_is_self_set(pid_t tid)
 {
-    return tid == getpid() ? gf_mask_self_set : gf_mask_program;
+    return tid == getpid() ? gf_thread_self_set : gf_thread_program;
 }
 
 static void threads_by_owner(void **state)

@@ -273,7 +273,7 @@ static void carry_out(const struct gf_placement *old, struct gf_placement *now,
     publish_hint(old, now);
     decision->cpus = now->cpus;
     decision->policy = now->policy;
-    gf_locality_threads(&now->cpus, gf_thread_binding_owner, &decision->threads);
+    gf_locality_threads(&now->cpus, gf_process.preload->thread_class, &decision->threads);
     decision->bound = now->bound && decision->threads.on_target > 0;
     if (now->given_up)
         gf_fmt(decision->verdict.reason, sizeof(decision->verdict.reason),
@@ -354,7 +354,7 @@ static void gf_decide(void)
         }
         carry_out(old, now, decision);
     } else {
-        gf_locality_threads(&decision->cpus, gf_thread_binding_owner, &decision->threads);
+        gf_locality_threads(&decision->cpus, gf_process.preload->thread_class, &decision->threads);
     }
     publish_decision(decision, before);
 }

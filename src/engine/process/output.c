@@ -65,9 +65,9 @@ static void read_threads(const struct gf_cpus *target, bool submitters, struct g
 {
     struct gf_threads again;
 
-    gf_locality_threads(target, gf_thread_binding_owner, ret);
+    gf_locality_threads(target, gf_process.preload->thread_class, ret);
     gf_sleep_ns(2000000);
-    gf_locality_threads(target, gf_thread_binding_owner, &again);
+    gf_locality_threads(target, gf_process.preload->thread_class, &again);
     if (again.program < ret->program ||
         (submitters && again.program == ret->program && again.on_target < ret->on_target))
         *ret = again;

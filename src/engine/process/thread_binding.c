@@ -7,22 +7,13 @@
 
 #include <stdlib.h>
 
-enum gf_mask_owner gf_thread_binding_owner(pid_t tid)
-{
-    static const enum gf_mask_owner owners[] = {[gf_thread_program] = gf_mask_program,
-                                                [gf_thread_self_set] = gf_mask_self_set,
-                                                [gf_thread_driver] = gf_mask_driver,
-                                                [gf_thread_ours] = gf_mask_library};
-    return owners[gf_process.preload->thread_class(tid)];
-}
-
 void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to, bool descendants,
                             struct gf_bind_result *ret)
 {
     struct gf_bind_result result = {0};
     const struct gf_bind_scope scope = {.from = *from,
                                         .to = *to,
-                                        .owner = gf_thread_binding_owner,
+                                        .owner = gf_process.preload->thread_class,
                                         .descendants = descendants,
                                         .cuda_since = gf_process.cuda_since};
 
@@ -53,15 +44,15 @@ static void read_own_mask(void *closure, int task, pid_t tid)
 {
     const struct own_masks *own = closure;
     const struct gf_placement *placement = own->placement;
-    const enum gf_mask_owner owner = gf_thread_binding_owner(tid);
+    const enum gf_thread_class owner = gf_process.preload->thread_class(tid);
     struct gf_cpus mask;
 
     (void)task;
-    if (owner == gf_mask_driver || owner == gf_mask_library || gf_tasks_get_mask(tid, &mask))
+    if (owner == gf_thread_driver || owner == gf_thread_ours || gf_tasks_get_mask(tid, &mask))
         return;
     const bool ours = (placement && placement->bound && gf_set_equal(&mask, &placement->cpus)) ||
                       (gf_process.hinted && gf_set_equal(&mask, &gf_process.hint.set));
-    if (owner == gf_mask_program && (ours || gf_set_equal(&mask, &own->facts->start)))
+    if (owner == gf_thread_program && (ours || gf_set_equal(&mask, &own->facts->start)))
         own->facts->all_own = false;
     else
         gf_set_or(&own->facts->own, &own->facts->own, &mask);
@@ -81,10 +72,11 @@ void gf_thread_binding_read_own(struct gf_facts *facts)
 static void add_program_mask(void *closure, int task, pid_t tid)
 {
     struct gf_cpus *cpus = closure, mask;
-    const enum gf_mask_owner owner = gf_thread_binding_owner(tid);
+    const enum gf_thread_class owner = gf_process.preload->thread_class(tid);
 
     (void)task;
-    if ((owner == gf_mask_program || owner == gf_mask_self_set) && !gf_tasks_get_mask(tid, &mask))
+    if ((owner == gf_thread_program || owner == gf_thread_self_set) &&
+        !gf_tasks_get_mask(tid, &mask))
         gf_set_or(cpus, cpus, &mask);
 }
 
@@ -193,7 +185,7 @@ static void count_kept(void *closure, int task, pid_t tid)
     struct kept_policies *kept = closure;
     char found[80], text[80];
 
-    if (gf_thread_binding_owner(tid) == gf_mask_library ||
+    if (gf_process.preload->thread_class(tid) == gf_thread_ours ||
         gf_tasks_policy(task, tid, found, sizeof(found)))
         return;
     for (const struct gf_placement *p = kept->placement->before; p; p = p->before)
@@ -222,7 +214,7 @@ static void bind_late(const struct gf_placement *placement, struct gf_cpus *mask
 {
     const pid_t tid = (pid_t)syscall(SYS_gettid);
     if (!gf_set_equal(mask, &placement->start) ||
-        gf_thread_binding_owner(tid) == gf_mask_self_set ||
+        gf_process.preload->thread_class(tid) == gf_thread_self_set ||
         gf_tasks_set_mask(tid, &placement->cpus))
         return;
     *mask = placement->cpus;
@@ -286,7 +278,7 @@ void gf_thread_binding_settle(bool submits)
         return;
     settled_epoch = placement->epoch;
     settled_submits = submits;
-    if (gf_thread_binding_owner((pid_t)syscall(SYS_gettid)) == gf_mask_library)
+    if (gf_process.preload->thread_class((pid_t)syscall(SYS_gettid)) == gf_thread_ours)
         return;
     if (placement->bound && placement->submitters && !submits) {
         release_from_submitter(placement);
@@ -308,7 +300,7 @@ void gf_thread_binding_rescan(void)
 
     if (!placement || !placement->bound || placement->submitters)
         return;
-    gf_locality_threads(&placement->start, gf_thread_binding_owner, &found);
+    gf_locality_threads(&placement->start, gf_process.preload->thread_class, &found);
     if (!found.on_target && !found.driver_on_target)
         return;
     gf_thread_binding_move(&placement->start, &placement->cpus, false, &result);

@@ -11,12 +11,6 @@
 #include "host/locality.h"
 
 /*
- * Returns the class of a thread (program, driver or library), which the preload library has
- * recorded.
- */
-enum gf_mask_owner gf_thread_binding_owner(pid_t tid);
-
-/*
  * Sets `own` and `all_own` of facts. A thread has a mask of its own if the program set its mask, or
  * if its mask is neither the start mask nor a mask that the library has set.
  */
