@@ -328,7 +328,8 @@ uint64_t gf_pipeline_end(const struct gf_pipeline *pipeline)
 static bool record_slot(struct gf_pipeline *pipeline, uint64_t chunk)
 {
     const unsigned slot = gf_pipeline_slot(pipeline, chunk);
-    const CUresult result = gf_slot_record(pipeline->slot[slot], pipeline->stream);
+    const CUresult result =
+        gf_setup.cuda->cuEventRecord(pipeline->slot[slot]->event, pipeline->stream);
     pipeline->recorded[slot] = result == CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         return true;
@@ -442,7 +443,7 @@ bool gf_pipeline_has_ended(const struct gf_pipeline *pipeline, uint64_t chunk, b
     const struct gf_slot *slot = pipeline->slot[gf_pipeline_slot(pipeline, chunk)];
 
     gf_hold_awaits_dma(pipeline->hold, wait);
-    const CUresult result = wait ? gf_slot_wait(slot) : gf_slot_query(slot);
+    const CUresult result = wait ? gf_slot_wait(slot) : gf_setup.cuda->cuEventQuery(slot->event);
     gf_hold_awaits_dma(pipeline->hold, false);
     if (result == CUDA_SUCCESS)
         gf_hold_progress(pipeline->hold);
@@ -514,7 +515,7 @@ static enum gf_bypass await_event(const struct gf_stage_request *request, unsign
         return gf_bypass_capture;
     }
     *ret_call = "cuEventRecord";
-    *ret_result = gf_slot_record(slot, request->call->stream);
+    *ret_result = gf_setup.cuda->cuEventRecord(slot->event, request->call->stream);
     gf_issue_leave();
     if (*ret_result == CUDA_SUCCESS) {
         *ret_call = "cuEventSynchronize";

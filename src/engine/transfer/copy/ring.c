@@ -315,7 +315,7 @@ static bool reclaim_slot(struct gf_ring *ring, struct gf_slot *slot)
 {
     if (!change_slot(slot, slot_under_way, slot_queried))
         return true;
-    const CUresult result = gf_slot_query(slot);
+    const CUresult result = gf_setup.cuda->cuEventQuery(slot->event);
     if (result == CUDA_SUCCESS) {
         gf_slot_release(ring, slot);
     } else if (result == CUDA_ERROR_NOT_READY) {
@@ -403,16 +403,6 @@ void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot)
         slot->segment = NULL;
     }
     gf_store_release(&slot->state, slot_free);
-}
-
-CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream)
-{
-    return gf_setup.cuda->cuEventRecord(slot->event, stream);
-}
-
-CUresult gf_slot_query(const struct gf_slot *slot)
-{
-    return gf_setup.cuda->cuEventQuery(slot->event);
 }
 
 CUresult gf_slot_wait(const struct gf_slot *slot)

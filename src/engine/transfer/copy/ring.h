@@ -186,7 +186,5 @@ void gf_slot_abandon(struct gf_ring *ring, struct gf_slot *slot);
  */
 void gf_slot_reclaim_all(struct gf_ring *ring);
 
-/* Record the slot's event on a stream, query the event, or wait for it. */
-CUresult gf_slot_record(const struct gf_slot *slot, CUstream stream);
-CUresult gf_slot_query(const struct gf_slot *slot);
+/* Waits for the slot's event. */
 CUresult gf_slot_wait(const struct gf_slot *slot);
