@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/context.h"
 
+#include "base/clock.h"
 #include "engine/transfer/capture_gate.h"
 #include "engine/transfer/setup.h"
 
 #include <pthread.h>
-#include <time.h>
 
 /*
  * A call that ends a context waits at most this long for copies in the context. A correct program
@@ -317,12 +317,8 @@ bool gf_context_nodes_differ(void)
 
 static void await_calls(const struct gf_context *context)
 {
-    static const struct timespec ms = {.tv_nsec = 1000000};
-    for (unsigned i = 0; i < AWAIT_CALLS_MS; i++) {
-        if (gf_load_seq_cst(&context->calls) == 0)
-            return;
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
-    }
+    for (unsigned i = 0; i < AWAIT_CALLS_MS && gf_load_seq_cst(&context->calls); i++)
+        gf_sleep_ns(1000000);
 }
 
 /*

@@ -138,10 +138,12 @@ int gf_helpers_start_apart(unsigned count, void *(*run)(void *), void *arg, bool
 #define HIGH_NICE (-10)
 #define REALTIME_PRIORITY 1 /* the lowest, so that every other real-time thread comes first */
 
-static int set_priority(enum gf_helper_priority priority)
+int gf_priority_apply(enum gf_helper_priority priority)
 {
     static const struct sched_param lowest = {.sched_priority = REALTIME_PRIORITY};
 
+    if (priority == gf_helper_priority_normal)
+        return 0;
     if (!gf_permit(gf_permit_priority))
         return EPERM;
     /* Raw system calls with the id 0 change only the calling thread. */
@@ -149,11 +151,6 @@ static int set_priority(enum gf_helper_priority priority)
                             ? syscall(SYS_setpriority, PRIO_PROCESS, 0, HIGH_NICE)
                             : syscall(SYS_sched_setscheduler, 0, SCHED_RR, &lowest);
     return result < 0 ? errno : 0;
-}
-
-int gf_priority_apply(enum gf_helper_priority priority)
-{
-    return priority == gf_helper_priority_normal ? 0 : set_priority(priority);
 }
 
 void gf_priority_warn(enum gf_helper_priority priority, int error)

@@ -412,10 +412,8 @@ static void *run_helper(void *arg)
 /* Waits at most 0.1 s for the first helper, and prints why its priority was refused. */
 static void report_priority(const struct gf_pool *pool)
 {
-    static const struct timespec ms = {.tv_nsec = 1000000};
-
     for (unsigned i = 0; i < 100 && !gf_load_acquire(&pool->alive); i++)
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+        gf_sleep_ns(1000000);
     gf_priority_warn(pool->priority, gf_load_relaxed(&pool->priority_error));
 }
 
