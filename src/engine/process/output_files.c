@@ -2,7 +2,6 @@
 #include "engine/process/duties.h"
 
 #include "base/atomic.h"
-#include "base/base.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/output_file.h"

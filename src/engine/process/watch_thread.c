@@ -12,7 +12,6 @@
 #include "engine/process/process_state.h"
 #include "engine/transfer/copy/transfer_ops.h"
 #include "host/guard.h"
-#include "host/hint.h"
 #include "host/mempolicy.h"
 #include "host/reclaim_policy.h"
 #include "os/cpu_claim.h"

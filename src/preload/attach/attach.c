@@ -16,7 +16,6 @@
 #include "base/symbols.h"
 #include "config/startup_env.h"
 #include "os/elf_fault.h"
-#include "os/launch.h"
 #include "os/permit.h"
 #include "os/procfs.h"
 #include "preload/attach/driver.h"

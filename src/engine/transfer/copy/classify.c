@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/classify.h"
 
-#include "abi/cuda.h"
 #include "base/atomic.h"
-#include "base/base.h"
 #include "engine/transfer/setup.h"
 
 /*

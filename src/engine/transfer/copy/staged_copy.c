@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/transfer/copy/staged_copy.h"
 
-#include "base/clock.h"
-#include "engine/transfer/capture_gate.h"
-#include "engine/transfer/context.h"
 #include "engine/transfer/copy/admission.h"
 #include "engine/transfer/copy/rate.h"
 #include "engine/transfer/copy/ring_size.h"

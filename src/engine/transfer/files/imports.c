@@ -2,7 +2,6 @@
 #include "engine/transfer/files/imports.h"
 
 #include "base/atomic.h"
-#include "base/base.h"
 #include "base/clock.h"
 #include "base/loader.h"
 #include "base/log.h"
@@ -201,7 +200,6 @@ static const struct import {
  */
 static enum holder holder_of(const struct import *import, gf_import *function, uintptr_t object)
 {
-    static const char *const runtimes[] = {"libgomp", "libiomp", "libomp"};
     struct gf_symbol symbol;
 
     /* before the loader resolves it, the slot leads to the object itself */
@@ -210,10 +208,9 @@ static enum holder holder_of(const struct import *import, gf_import *function, u
     if (!import->original)
         return symbol.base == gf_libc_base() ? in_library : elsewhere;
     const char *file = gf_path_file_name(symbol.object);
-    for (size_t i = 0; i < GF_ARRAY_LEN(runtimes); i++)
-        if (strncmp(file, runtimes[i], strlen(runtimes[i])) == 0)
-            return in_library;
-    return elsewhere;
+    return gf_begins(file, "libgomp") || gf_begins(file, "libiomp") || gf_begins(file, "libomp")
+               ? in_library
+               : elsewhere;
 }
 
 /*
@@ -287,19 +284,10 @@ static bool is_on(enum gf_import_kind kind)
 {
     const struct gf_options *options = gf_setup.options;
 
-    if (options->mode != gf_mode_on)
-        return false;
-    switch (kind) {
-    case gf_import_memcpy:
-        return options->parallel_memcpy == gf_parallel_memcpy_on;
-    case gf_import_read:
-        return options->parallel_read == gf_parallel_read_on;
-    case gf_import_pin:
-        return options->parallel_pin == gf_parallel_pin_on;
-    case GF_IMPORT_KINDS:
-        break;
-    }
-    return false;
+    return options->mode == gf_mode_on &&
+           (kind == gf_import_memcpy ? options->parallel_memcpy == gf_parallel_memcpy_on
+            : kind == gf_import_read ? options->parallel_read == gf_parallel_read_on
+                                     : options->parallel_pin == gf_parallel_pin_on);
 }
 
 static bool is_any_on(void)
@@ -351,8 +339,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
     }
     const char *file = file_name(info);
     for (size_t i = 0; i < GF_ARRAY_LEN(imports); i++)
-        if (is_on(imports[i].kind) &&
-            strncmp(file, imports[i].library, strlen(imports[i].library)) == 0)
+        if (is_on(imports[i].kind) && gf_begins(file, imports[i].library))
             replace(info, i, search);
     return 0;
 }

@@ -10,7 +10,6 @@
 #include "engine/transfer/range_policy.h"
 #include "engine/transfer/tuning.h"
 #include "os/files.h"
-#include "os/permit.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
