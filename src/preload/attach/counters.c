@@ -155,15 +155,13 @@ static void add_counter(struct gf_counter *counter, struct gf_hook_counts *ret)
 bool gf_counters_read(size_t i, struct gf_hook_counts *ret)
 {
     struct gf_counter_set *const sets = gf_load_acquire(&gf_counters);
-    const unsigned first = has_one_set() ? GF_COUNTER_OWN : 0, end = !sets ? 0
-                                                                     : has_one_set()
-                                                                         ? first + 1
-                                                                         : GF_COUNTER_SETS;
+    const bool is_one = has_one_set();
+    const unsigned first = is_one ? GF_COUNTER_OWN : 0, end = is_one ? first + 1 : GF_COUNTER_SETS;
 
     if (i >= gf_hook_count)
         return false;
     *ret = (struct gf_hook_counts){.name = names[i]};
-    for (unsigned set = first; set < end; set++)
+    for (unsigned set = first; sets && set < end; set++)
         add_counter(&sets[set].of[i], ret);
     return true;
 }

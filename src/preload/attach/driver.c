@@ -12,12 +12,6 @@
 #include <elf.h>
 #include <link.h>
 
-/* Whether the name of a file begins with `name`; a version may follow. */
-static bool name_begins(const char *path, const char *name)
-{
-    return strncmp(gf_path_file_name(path), name, strlen(name)) == 0;
-}
-
 /*
  * If no definition of dlopen follows the object in search order, the object itself was opened by
  * dlopen, so it intercepts no call. Another copy of this library is not a shim either.
@@ -27,7 +21,7 @@ static bool is_shim(const struct gf_symbol *object)
     struct gf_symbol found;
     return gf_symbol_find("dlopen", object->address, &found) && !gf_own_image_is(object->base) &&
            (gf_symbol_find_in(object->base, "dlopen", &found) ||
-            name_begins(object->object, "libcuda-injection"));
+            gf_begins(gf_path_file_name(object->object), "libcuda-injection"));
 }
 
 static bool find_shim(struct gf_symbol *ret)
@@ -107,7 +101,10 @@ static int match_object(struct dl_phdr_info *info, size_t size, void *closure)
 
 static int match_libcuda(struct dl_phdr_info *info, size_t size, void *closure)
 {
-    return name_begins(info->dlpi_name, "libcuda.so") ? match_object(info, size, closure) : 0;
+    /* a version may follow */
+    return gf_begins(gf_path_file_name(info->dlpi_name), "libcuda.so")
+               ? match_object(info, size, closure)
+               : 0;
 }
 
 /*

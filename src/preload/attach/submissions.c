@@ -285,15 +285,6 @@ void gf_submissions_set_python(uintptr_t (*function)(void))
     gf_store_release(&thread_state, function);
 }
 
-/* Records the thread that ended a gap. */
-static void stamp_gap(struct gf_submit_gap *gap)
-{
-    uintptr_t (*const python)(void) = gf_load_acquire(&thread_state);
-
-    gf_store_relaxed(&gap->python, python ? python() : 0);
-    gf_store_release(&gap->ender, own_tid());
-}
-
 bool gf_submissions_has_gap(int device)
 {
     if (device < 0 || (unsigned)device >= GF_SUBMIT_DEVICES)
@@ -304,14 +295,16 @@ bool gf_submissions_has_gap(int device)
 
 void gf_submissions_end_gap(int device)
 {
-    struct gf_submit_gap *gap;
     uint64_t none = 0;
 
     if (!gf_submissions_has_gap(device))
         return;
-    gap = &gf_submissions.gaps[device];
-    if (gf_cas_acq_rel(&gap->ended_ns, &none, gf_now_ns()))
-        stamp_gap(gap);
+    struct gf_submit_gap *gap = &gf_submissions.gaps[device];
+    uintptr_t (*const python)(void) = gf_load_acquire(&thread_state);
+    if (!gf_cas_acq_rel(&gap->ended_ns, &none, gf_now_ns()))
+        return;
+    gf_store_relaxed(&gap->python, python ? python() : 0);
+    gf_store_release(&gap->ender, own_tid());
 }
 
 /* A thread that ends a stream or a context has the slot. Its capture may end meanwhile: CLOSED. */
