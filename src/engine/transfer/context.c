@@ -121,6 +121,18 @@ static bool has_attribute(CUdevice device, CUdevice_attribute attribute)
 }
 
 /*
+ * Whether the device's primary context is active. After a release it stays active while there are
+ * other references to it.
+ */
+static bool is_active(CUdevice device)
+{
+    unsigned flags;
+    int active = 0;
+    return gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
+           active;
+}
+
+/*
  * Whether the context is its device's primary context. The driver has no query for that, so this
  * function takes a reference to the active primary context, compares the two, and releases the
  * reference. If the program releases its own last reference before this function takes one, the
@@ -132,11 +144,8 @@ static bool is_primary(CUcontext handle, unsigned long long id, CUdevice device)
     const struct gf_cuda *cuda = gf_setup.cuda;
     CUcontext primary = NULL;
     unsigned long long primary_id = 0;
-    unsigned flags;
-    int active = 0;
 
-    if (cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active ||
-        cuda->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+    if (!is_active(device) || cuda->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return false;
     const bool same = primary == handle && cuda->cuCtxGetId(primary, &primary_id) == CUDA_SUCCESS &&
                       primary_id == id;
@@ -347,18 +356,6 @@ static bool is_current(const struct gf_context *context, CUcontext handle)
     unsigned long long id = 0;
     return cuda->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == handle &&
            cuda->cuCtxGetId(current, &id) == CUDA_SUCCESS && id == gf_load_acquire(&context->id);
-}
-
-/*
- * Whether the device's primary context is active. After a release it stays active while there are
- * other references to it.
- */
-static bool is_active(CUdevice device)
-{
-    unsigned flags;
-    int active = 0;
-    return gf_setup.cuda->cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-           active;
 }
 
 static bool context_has_ended(const struct gf_context *context, CUcontext handle, CUdevice device,

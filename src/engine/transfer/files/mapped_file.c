@@ -69,16 +69,14 @@ static struct device *add_device(uint32_t major, uint32_t minor)
 static enum gf_mapped_file_answer ask_device(uint32_t major, uint32_t minor)
 {
     struct device *device = find_device(major, minor);
-    const bool is_new = !device;
+    const bool asks = !device || (device->is_known &&
+                                  gf_now_ns() - device->known_ns > GF_TUNE_READAHEAD_KNOWN_NS);
 
-    if (is_new)
+    if (!device)
         device = add_device(major, minor);
     device->last_use = ++uses;
-    if (device->is_known && gf_now_ns() - device->known_ns > GF_TUNE_READAHEAD_KNOWN_NS) {
-        device->is_known = false;
-        return gf_mapped_file_unknown;
-    }
-    return is_new                                   ? gf_mapped_file_unknown
+    device->is_known &= !asks;
+    return asks                                     ? gf_mapped_file_unknown
            : device->is_known && device->is_allowed ? gf_mapped_file_yes
                                                     : gf_mapped_file_no;
 }
@@ -276,20 +274,6 @@ void gf_mapped_file_end(const struct gf_mapped_file_id *id, const struct gf_rang
     pthread_mutex_unlock(&lock);
 }
 
-static bool next_device(uint32_t *ret_major, uint32_t *ret_minor)
-{
-    bool found = false;
-
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < DEVICES && !found; i++) {
-        found = devices[i].is_used && !devices[i].is_known;
-        *ret_major = devices[i].major;
-        *ret_minor = devices[i].minor;
-    }
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
 static void set_device(uint32_t major, uint32_t minor, bool is_allowed)
 {
     pthread_mutex_lock(&lock);
@@ -304,8 +288,11 @@ static void set_device(uint32_t major, uint32_t minor, bool is_allowed)
 
 void gf_mapped_files_look_up(bool (*allows)(unsigned major, unsigned minor))
 {
-    uint32_t major, minor;
-
-    while (next_device(&major, &minor))
-        set_device(major, minor, allows(major, minor));
+    for (size_t i = 0; i < DEVICES; i++) {
+        pthread_mutex_lock(&lock);
+        const struct device device = devices[i];
+        pthread_mutex_unlock(&lock);
+        if (device.is_used && !device.is_known)
+            set_device(device.major, device.minor, allows(device.major, device.minor));
+    }
 }
