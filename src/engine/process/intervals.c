@@ -224,11 +224,6 @@ static void log_copy_waits(uint64_t interval_ns)
     }
 }
 
-static bool is_due(uint64_t now, uint64_t length_ns)
-{
-    return length_ns >= SHORTEST_NS && length_ns >= (now - gf_process.started_ns) / PARTS;
-}
-
 /*
  * Logs the activity since the last line if a line is due or `last` is true. If the library's thread
  * and an exiting thread call this function at the same time, one of the calls does nothing.
@@ -237,8 +232,9 @@ static void log_activity_when_due(bool last)
 {
     if (!activity.at_ns || gf_exchange_acquire(&activity.busy, true))
         return;
-    const uint64_t now = gf_now_ns(), length_ns = now - activity.at_ns;
-    if ((last || is_due(now, length_ns)) && activity.bytes < ACTIVITY_BYTES) {
+    const uint64_t now = gf_now_ns(), length_ns = now - activity.at_ns,
+                   least_ns = gf_max(SHORTEST_NS, (now - gf_process.started_ns) / PARTS);
+    if ((last || length_ns >= least_ns) && activity.bytes < ACTIVITY_BYTES) {
         activity.at_ns = now;
         log_activity(length_ns);
         log_copy_waits(length_ns);

@@ -287,7 +287,7 @@ static struct {
     struct gf_guard_deltas past;
     /* Epoch of the placement for which the guard has readings. */
     unsigned guard_epoch;
-    uint64_t run_ns, delay_ns, throttled_ns; /* times in the guard's first reading */
+    struct gf_guard_reading first; /* for this placement; its times are subtracted in the report */
 } watch;
 
 /*
@@ -319,18 +319,6 @@ static void sleep_and_watch_memory(uint64_t ns)
     }
 }
 
-static void start_guard(const struct gf_placement *placement, const struct gf_guard_reading *now)
-{
-    const bool widened = watch.guard.done == gf_guard_to_socket;
-    watch.guard_epoch = placement->epoch;
-    if (widened)
-        return; /* the guard made this placement, so its readings continue */
-    memset(&watch.guard, 0, sizeof(watch.guard));
-    watch.run_ns = now->run_ns;
-    watch.delay_ns = now->delay_ns;
-    watch.throttled_ns = now->throttled_ns;
-}
-
 static void check_starvation(void)
 {
     const struct gf_placement *placement = gf_process_placement();
@@ -340,18 +328,22 @@ static void check_starvation(void)
     if (!placement || !placement->bound)
         return;
     gf_guard_read(&watch.past, &placement->cpus, &placement->socket, &placement->start, &now);
-    if (placement->epoch != watch.guard_epoch)
-        start_guard(placement, &now);
+    /* The guard made the placement after its first step, so its readings continue. */
+    if (placement->epoch != watch.guard_epoch && watch.guard.done != gf_guard_to_socket) {
+        memset(&watch.guard, 0, sizeof(watch.guard));
+        watch.first = now;
+    }
+    watch.guard_epoch = placement->epoch;
     const enum gf_guard_step step = gf_guard_feed(&watch.guard, &now);
     if (gf_report_lock(0)) {
-        report->guard_run_ns = now.run_ns - watch.run_ns;
-        report->guard_delay_ns = now.delay_ns - watch.delay_ns;
+        report->guard_run_ns = now.run_ns - watch.first.run_ns;
+        report->guard_delay_ns = now.delay_ns - watch.first.delay_ns;
         /*
          * If the process moved to another cgroup, the value may be smaller than in the first
          * reading.
          */
         report->guard_throttled_ns =
-            now.throttled_ns - gf_min(watch.throttled_ns, now.throttled_ns);
+            now.throttled_ns - gf_min(watch.first.throttled_ns, now.throttled_ns);
         gf_report_unlock();
     }
     if (step != gf_guard_stay)
@@ -380,23 +372,15 @@ static void take_sample(void)
  */
 static bool is_news(void)
 {
-    static const struct gf_decision *seen;
-    static const struct gf_placement *placed;
-    static bool seen_context;
-    static uint64_t seen_stands;
+    static uint64_t seen[4];
     struct gf_standstill standstill;
-    const struct gf_placement *placement = gf_process_placement();
-    const struct gf_decision *decision = gf_process_decision();
-    const bool has_context = gf_load_relaxed(&gf_process.choice.contexts) != 0;
-    gf_standstill_read(&standstill);
-    const uint64_t stands = 2 * standstill.count - standstill.ongoing;
-    const bool news = decision != seen || placement != placed || has_context != seen_context ||
-                      stands != seen_stands;
 
-    seen = decision;
-    placed = placement;
-    seen_context = has_context;
-    seen_stands = stands;
+    gf_standstill_read(&standstill);
+    const uint64_t now[4] = {(uintptr_t)gf_process_decision(), (uintptr_t)gf_process_placement(),
+                             gf_load_relaxed(&gf_process.choice.contexts) != 0,
+                             2 * standstill.count - standstill.ongoing};
+    const bool news = memcmp(now, seen, sizeof(now)) != 0;
+    memcpy(seen, now, sizeof(now));
     return news;
 }
 

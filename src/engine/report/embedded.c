@@ -49,18 +49,6 @@ static const char *allocator_by_file(const char *file)
     return is_free_threading(file) ? "mimalloc" : NULL;
 }
 
-static void add_one(struct gf_embedded *ret, const char *path, const char *allocator,
-                    const char *symbol)
-{
-    const char *file = *path ? gf_path_file_name(path) : "the program";
-    if (ret->count == GF_EMBEDDED_MAX)
-        return;
-    struct gf_embedded_one *one = &ret->one[ret->count++];
-    gf_fmt(one->object, sizeof(one->object), "%s", file);
-    one->allocator = allocator;
-    one->symbol = symbol;
-}
-
 /*
  * dl_iterate_phdr calls this function under the loader's lock. The lock is recursive, so symbols of
  * the object may be searched here.
@@ -74,16 +62,17 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *closure)
     /* If an object exports malloc, this library interposes its allocator, so it is not listed. */
     if (gf_symbol_find_in(info->dlpi_addr, "malloc", &found))
         return 0;
-    const char *allocator = allocator_by_file(gf_path_file_name(info->dlpi_name));
-    if (allocator) {
-        add_one(ret, info->dlpi_name, allocator, NULL);
-        return 0;
-    }
-    for (size_t i = 0; i < GF_ARRAY_LEN(symbols); i++)
+    const char *file = gf_path_file_name(info->dlpi_name);
+    struct gf_embedded_one one = {.allocator = allocator_by_file(file)};
+    for (size_t i = 0; i < GF_ARRAY_LEN(symbols) && !one.allocator; i++)
         if (gf_symbol_find_in(info->dlpi_addr, symbols[i].word, &found)) {
-            add_one(ret, info->dlpi_name, symbols[i].allocator, symbols[i].word);
-            break;
+            one.allocator = symbols[i].allocator;
+            one.symbol = symbols[i].word;
         }
+    if (!one.allocator || ret->count == GF_EMBEDDED_MAX)
+        return 0;
+    gf_fmt(one.object, sizeof(one.object), "%s", *file ? file : "the program");
+    ret->one[ret->count++] = one;
     return 0;
 }
 
