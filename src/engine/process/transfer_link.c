@@ -158,13 +158,12 @@ static void print_direction(const char *what, const struct gf_copy_stats *stats,
 {
     char buf[512] = "";
     struct gf_textbuf text = {buf, sizeof(buf), 0};
-    struct gf_copy_counts sum;
+    struct gf_copy_counts sum = gf_transfer_sums_group(stats, direction, gf_copy_group_staged);
 
-    gf_transfer_sums_group(stats, direction, gf_copy_group_staged, &sum);
     add_calls(&text, "staged", sum.calls, sum.bytes);
     add_calls(&text, "inaccessible", stats->rest[direction].calls, stats->rest[direction].bytes);
     for (unsigned why = 0; why < gf_bypass_count; why++) {
-        gf_transfer_sums_bypassed(stats, direction, why, &sum);
+        sum = gf_transfer_sums_bypassed(stats, direction, why);
         add_calls(&text, gf_bypass_name(why), sum.calls, sum.bytes);
     }
     gf_debug("%s%s", what, *buf ? buf : ": none");

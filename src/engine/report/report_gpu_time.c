@@ -165,11 +165,9 @@ static void read_sums(struct sums *ret)
 
     gf_sampler_read_states(ret->state_ns);
     gf_copy_stats_read(&stats);
-    for (unsigned direction = 0; direction < gf_direction_count; direction++) {
-        struct gf_copy_counts *ways = ret->copies[direction];
+    for (unsigned direction = 0; direction < gf_direction_count; direction++)
         for (unsigned way = 0; way < gf_copy_group_count; way++)
-            gf_transfer_sums_group(&stats, direction, way, &ways[way]);
-    }
+            ret->copies[direction][way] = gf_transfer_sums_group(&stats, direction, way);
 }
 
 /*

@@ -95,12 +95,11 @@ static void put_stalls(struct metrics *metrics, enum gf_metric metric)
 
 static void put_copies(struct metrics *metrics, enum gf_metric metric)
 {
-    struct gf_copy_counts counts;
-
     head(metrics, metric);
     for (unsigned i = 0; i < gf_direction_count * gf_copy_group_count; i++) {
         const unsigned direction = i / gf_copy_group_count, way = i % gf_copy_group_count;
-        gf_transfer_sums_group(&metrics->report->transfers.copies, direction, way, &counts);
+        const struct gf_copy_counts counts =
+            gf_transfer_sums_group(&metrics->report->transfers.copies, direction, way);
         line(metrics, metric);
         gf_say(&metrics->out, ",direction=\"%s\",way=\"%s\"",
                direction == gf_direction_h2d ? "to_device" : "from_device",

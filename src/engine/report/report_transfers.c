@@ -41,8 +41,7 @@ static void put_reasons(struct gf_json *json, const struct gf_copy_stats *copies
 {
     gf_json_object(json, "reasons");
     for (unsigned why = 0; why < gf_bypass_count; why++) {
-        struct gf_copy_counts counts;
-        gf_transfer_sums_bypassed(copies, direction, why, &counts);
+        const struct gf_copy_counts counts = gf_transfer_sums_bypassed(copies, direction, why);
         if (counts.calls && gf_copy_group(why) == gf_copy_group_driver)
             put_timed(json, gf_bypass_name(why), &counts, true);
     }
@@ -54,7 +53,7 @@ static void put_direction(struct gf_json *json, const char *key, const struct gf
     struct gf_copy_counts ways[gf_copy_group_count];
 
     for (unsigned way = 0; way < gf_copy_group_count; way++)
-        gf_transfer_sums_group(copies, direction, way, &ways[way]);
+        ways[way] = gf_transfer_sums_group(copies, direction, way);
     gf_json_object(json, key);
     put_timed(json, "staged", &ways[gf_copy_group_staged], true);
     gf_json_size(json, "inaccessible_bytes", copies->rest[direction].bytes);

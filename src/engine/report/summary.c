@@ -294,8 +294,8 @@ static void say_reasons(struct gf_textbuf *out, const struct gf_report_transfers
     const char *separator = " (";
 
     for (unsigned why = 0; why < gf_bypass_count; why++) {
-        struct gf_copy_counts counts;
-        gf_transfer_sums_bypassed(&transfers->copies, direction, why, &counts);
+        const struct gf_copy_counts counts =
+            gf_transfer_sums_bypassed(&transfers->copies, direction, why);
         if (!counts.calls || gf_copy_group(why) != gf_copy_group_driver)
             continue;
         gf_say(out, "%s", separator);
@@ -312,11 +312,13 @@ static void say_direction(struct gf_textbuf *out, const struct gf_report_transfe
 {
     const struct gf_copy_stats *copies = &transfers->copies;
     const char *part_separator = "";
-    struct gf_copy_counts staged, pinned, driver;
+    const struct gf_copy_counts staged =
+                                    gf_transfer_sums_group(copies, direction, gf_copy_group_staged),
+                                pinned =
+                                    gf_transfer_sums_group(copies, direction, gf_copy_group_pinned),
+                                driver =
+                                    gf_transfer_sums_group(copies, direction, gf_copy_group_driver);
 
-    gf_transfer_sums_group(copies, direction, gf_copy_group_staged, &staged);
-    gf_transfer_sums_group(copies, direction, gf_copy_group_pinned, &pinned);
-    gf_transfer_sums_group(copies, direction, gf_copy_group_driver, &driver);
     if (!staged.calls && !pinned.calls && !driver.calls)
         return;
     gf_say(out, "%s%s ", *separator, title);

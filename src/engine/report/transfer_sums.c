@@ -9,34 +9,33 @@ static void add_counts(struct gf_copy_counts *sum, const struct gf_copy_counts *
     sum->timed_ns += counts->timed_ns;
 }
 
-/* Sums the copies of pageable memory to the GPU, staged or not. */
-static void sum_pageable(const struct gf_copy_stats *copies, bool async, struct gf_copy_counts *ret)
+static void add_group(struct gf_copy_counts *sum, const struct gf_copy_stats *copies,
+                      enum gf_direction direction, bool async, enum gf_copy_group group)
 {
-    *ret = copies->staged[gf_direction_h2d][async];
+    if (group == gf_copy_group_staged)
+        add_counts(sum, &copies->staged[direction][async]);
     for (unsigned why = 0; why < gf_bypass_count; why++)
-        if (gf_copy_group(why) == gf_copy_group_driver)
-            add_counts(ret, &copies->bypassed[gf_direction_h2d][async][why]);
+        if (gf_copy_group(why) == group)
+            add_counts(sum, &copies->bypassed[direction][async][why]);
 }
 
-void gf_transfer_sums_group(const struct gf_copy_stats *copies, enum gf_direction direction,
-                            enum gf_copy_group group, struct gf_copy_counts *ret)
+struct gf_copy_counts gf_transfer_sums_group(const struct gf_copy_stats *copies,
+                                             enum gf_direction direction, enum gf_copy_group group)
 {
-    *ret = (struct gf_copy_counts){0};
-    for (unsigned async = 0; async < 2; async++) {
-        if (group == gf_copy_group_staged)
-            add_counts(ret, &copies->staged[direction][async]);
-        for (unsigned why = 0; why < gf_bypass_count; why++)
-            if (gf_copy_group(why) == group)
-                add_counts(ret, &copies->bypassed[direction][async][why]);
-    }
+    struct gf_copy_counts ret = {0};
+
+    add_group(&ret, copies, direction, false, group);
+    add_group(&ret, copies, direction, true, group);
+    return ret;
 }
 
-void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,
-                               enum gf_bypass why, struct gf_copy_counts *ret)
+struct gf_copy_counts gf_transfer_sums_bypassed(const struct gf_copy_stats *copies,
+                                                enum gf_direction direction, enum gf_bypass why)
 {
-    *ret = (struct gf_copy_counts){0};
-    add_counts(ret, &copies->bypassed[direction][0][why]);
-    add_counts(ret, &copies->bypassed[direction][1][why]);
+    struct gf_copy_counts ret = copies->bypassed[direction][0][why];
+
+    add_counts(&ret, &copies->bypassed[direction][1][why]);
+    return ret;
 }
 
 /* Returns bytes * unit / ns; UINT64_MAX on overflow. */
@@ -54,10 +53,13 @@ uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts)
 uint64_t gf_transfer_sums_saving_ns(const struct gf_copy_stats *copies, uint64_t *ret_rate)
 {
     const struct gf_copy_counts pinned = copies->bypassed[gf_direction_h2d][0][gf_bypass_pinned];
-    struct gf_copy_counts sync, async;
+    struct gf_copy_counts pageable[2] = {0}; /* of synchronous and asynchronous calls */
 
-    sum_pageable(copies, true, &async);
-    sum_pageable(copies, false, &sync);
+    for (unsigned async = 0; async < 2; async++) {
+        add_group(&pageable[async], copies, gf_direction_h2d, async, gf_copy_group_staged);
+        add_group(&pageable[async], copies, gf_direction_h2d, async, gf_copy_group_driver);
+    }
+    const struct gf_copy_counts sync = pageable[0], async = pageable[1];
     *ret_rate = pinned.timed_ns ? rate_in(1000000000, pinned.timed_bytes, pinned.timed_ns) : 0;
     if (!*ret_rate)
         return async.timed_ns;

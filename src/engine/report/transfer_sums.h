@@ -19,10 +19,10 @@ struct gf_report_transfers {
  * These two functions add up synchronous and asynchronous calls: the first for all copies of a group,
  * the second for all copies that were not staged for one reason.
  */
-void gf_transfer_sums_group(const struct gf_copy_stats *copies, enum gf_direction direction,
-                            enum gf_copy_group group, struct gf_copy_counts *ret);
-void gf_transfer_sums_bypassed(const struct gf_copy_stats *copies, enum gf_direction direction,
-                               enum gf_bypass why, struct gf_copy_counts *ret);
+struct gf_copy_counts gf_transfer_sums_group(const struct gf_copy_stats *copies,
+                                             enum gf_direction direction, enum gf_copy_group group);
+struct gf_copy_counts gf_transfer_sums_bypassed(const struct gf_copy_stats *copies,
+                                                enum gf_direction direction, enum gf_bypass why);
 
 /* Returns the rate in thousandths of 10^9 bytes per second. timed_ns must not be 0. */
 uint64_t gf_transfer_sums_rate(const struct gf_copy_counts *counts);
