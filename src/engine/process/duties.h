@@ -142,12 +142,6 @@ void gf_metrics_file_write(const struct gf_report *report);
 void gf_metrics_file_remove(const struct gf_report *report);
 
 /*
- * Warns if the path does not end in .prom, because node_exporter would ignore the file. Called at
- * the start.
- */
-void gf_metrics_file_check(const struct gf_report *report);
-
-/*
  * start_options.c: options that `gpufeed run` carries out before the program starts:
  * GPUFEED_HUGE_PAGES, GPUFEED_OMP and GPUFEED_TCMALLOC. Under a bare LD_PRELOAD, the engine carries
  * them out as far as a running process permits, and prints one line for each that it cannot carry

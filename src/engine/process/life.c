@@ -194,12 +194,6 @@ static void print_warning(void *closure, const char *line)
     gf_warn("%s", line);
 }
 
-static void read_program(char *ret, size_t size)
-{
-    const ssize_t length = readlink("/proc/self/exe", ret, size - 1);
-    ret[length < 0 ? 0 : length] = '\0';
-}
-
 /*
  * Finds the start mask. It is the mask of the thread that called cuInit, because a launcher or
  * taskset -p may have changed this mask since startup. If the program itself set the mask of this
@@ -257,7 +251,8 @@ static void prepare_report(const struct gf_preload *preload)
     report->counts = &p->counts;
     report->hint = p->hinted ? &p->hint : NULL;
     report->costs.start_us = (gf_now_ns() - p->started_ns) / 1000;
-    read_program(report->program, sizeof(report->program));
+    const ssize_t length = readlink("/proc/self/exe", report->program, sizeof(report->program) - 1);
+    report->program[gf_max(length, 0)] = '\0';
     const char *job = gf_launch_job(environ);
     gf_fmt(report->job, sizeof(report->job), "%s", job ? job : "");
 }

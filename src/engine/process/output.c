@@ -290,13 +290,16 @@ static void check_ranks(const char *name, const char *what, const char *pattern)
 void gf_output_check(void)
 {
     const struct gf_options *options = gf_process.preload->options;
-    const char *report = options->report;
+    const char *report = options->report, *metrics = options->metrics;
+    const size_t length = strlen(metrics);
 
     check_pattern("GPUFEED_LOG", options->log);
     check_pattern("GPUFEED_REPORT", report);
-    check_pattern("GPUFEED_METRICS", options->metrics);
-    gf_metrics_file_check(&gf_process.report);
-    check_ranks("GPUFEED_METRICS", "of their files", options->metrics);
+    check_pattern("GPUFEED_METRICS", metrics);
+    if (length && (length < 5 || strcmp(metrics + length - 5, ".prom") != 0))
+        gf_warn("GPUFEED_METRICS: %s does not end in .prom; node_exporter ignores the file",
+                metrics);
+    check_ranks("GPUFEED_METRICS", "of their files", metrics);
     if (!*report || gf_begins(report, "/dev/"))
         return; /* no report is overwritten, because reports are appended to a device */
     if (strcmp(report, options->log) == 0)

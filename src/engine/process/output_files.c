@@ -312,12 +312,3 @@ void gf_metrics_file_remove(const struct gf_report *report)
     gf_write_job_start(job, report->preload);
     gf_write_job_await(job, WAIT_MS);
 }
-
-void gf_metrics_file_check(const struct gf_report *report)
-{
-    const char *path = report->preload->options->metrics;
-    const size_t length = strlen(path);
-
-    if (length && (length < 5 || strcmp(path + length - 5, ".prom") != 0))
-        gf_warn("GPUFEED_METRICS: %s does not end in .prom; node_exporter ignores the file", path);
-}

@@ -66,12 +66,6 @@ static struct {
 } rows[GF_REPORT_EVENTS];
 static _Atomic unsigned row_count;
 
-static void begin_fields(struct gf_json *json, char *buf, size_t size)
-{
-    *json = (struct gf_json){.buf = buf, .size = size};
-    gf_json_begin(json, NULL, '{');
-}
-
 static void log_fields(struct gf_json *json, const char *event)
 {
     gf_json_end(json, '}');
@@ -82,10 +76,10 @@ static void log_fields(struct gf_json *json, const char *event)
 void gf_events_record(enum gf_report_event_kind kind, const char *text)
 {
     char fields[512];
-    struct gf_json json;
+    struct gf_json json = {.buf = fields, .size = sizeof(fields)};
 
     if (gf_process.preload->log_wanted()) {
-        begin_fields(&json, fields, sizeof(fields));
+        gf_json_begin(&json, NULL, '{');
         gf_json_text(&json, "text", text);
         log_fields(&json, gf_report_event_name(kind));
     }
@@ -116,14 +110,14 @@ void gf_events_announce_decision(const struct gf_decision *decision)
 {
     const struct gf_verdict *verdict = &decision->verdict;
     char text[768], fields[4096], cpus[512];
-    struct gf_json json;
+    struct gf_json json = {.buf = fields, .size = sizeof(fields)};
 
     gf_summary_verdict(decision, gf_process.preload->options,
                        &(struct gf_textbuf){text, sizeof(text), 0});
     gf_log(verdict->warn ? GF_LOG_WARN : GF_LOG_INFO, "%s", text);
     if (!gf_process.preload->log_wanted())
         return;
-    begin_fields(&json, fields, sizeof(fields));
+    gf_json_begin(&json, NULL, '{');
     gf_json_text(&json, "text", text);
     gf_json_text(&json, "choice", decision->choice);
     gf_json_text(&json, "bound", gf_bound_name(verdict->bound));

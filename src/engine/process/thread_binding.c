@@ -35,15 +35,10 @@ void gf_thread_binding_move(const struct gf_cpus *from, const struct gf_cpus *to
     gf_tasks_set_mask(gf_process.thread, to);
 }
 
-struct own_masks {
-    struct gf_facts *facts;
-    const struct gf_placement *placement;
-};
-
 static void read_own_mask(void *closure, int task, pid_t tid)
 {
-    const struct own_masks *own = closure;
-    const struct gf_placement *placement = own->placement;
+    struct gf_facts *facts = closure;
+    const struct gf_placement *placement = gf_process_placement();
     const enum gf_thread_class owner = gf_process.preload->thread_class(tid);
     struct gf_cpus mask;
 
@@ -52,20 +47,19 @@ static void read_own_mask(void *closure, int task, pid_t tid)
         return;
     const bool ours = (placement && placement->bound && gf_set_equal(&mask, &placement->cpus)) ||
                       (gf_process.hinted && gf_set_equal(&mask, &gf_process.hint.set));
-    if (owner == gf_thread_program && (ours || gf_set_equal(&mask, &own->facts->start)))
-        own->facts->all_own = false;
+    if (owner == gf_thread_program && (ours || gf_set_equal(&mask, &facts->start)))
+        facts->all_own = false;
     else
-        gf_set_or(&own->facts->own, &own->facts->own, &mask);
+        gf_set_or(&facts->own, &facts->own, &mask);
 }
 
 void gf_thread_binding_read_own(struct gf_facts *facts)
 {
-    struct own_masks own = {facts, gf_process_placement()};
     gf_keep_errno();
 
     memset(&facts->own, 0, sizeof(facts->own));
     facts->all_own = true;
-    if (gf_tasks_each(0, read_own_mask, &own) || gf_set_empty(&facts->own))
+    if (gf_tasks_each(0, read_own_mask, facts) || gf_set_empty(&facts->own))
         facts->all_own = false;
 }
 
@@ -175,35 +169,31 @@ static bool has_policy(const struct gf_placement *placement)
     return placement != NULL;
 }
 
-struct kept_policies {
-    const struct gf_placement *placement;
-    unsigned threads;
-};
-
 static void count_kept(void *closure, int task, pid_t tid)
 {
-    struct kept_policies *kept = closure;
+    unsigned *kept = closure;
     char found[80], text[80];
 
     if (gf_process.preload->thread_class(tid) == gf_thread_ours ||
         gf_tasks_policy(task, tid, found, sizeof(found)))
         return;
-    for (const struct gf_placement *p = kept->placement->before; p; p = p->before)
+    for (const struct gf_placement *p = gf_process_placement()->before; p; p = p->before)
         if (p->policy != GF_MPOL_DEFAULT &&
             strcmp(found, gf_mempolicy_kernel_text(p->policy, &p->policy_nodes, text,
                                                    sizeof(text))) == 0) {
-            kept->threads++;
+            ++*kept;
             return;
         }
 }
 
 unsigned gf_thread_binding_count_kept(void)
 {
-    struct kept_policies kept = {.placement = gf_process_placement()};
+    const struct gf_placement *placement = gf_process_placement();
+    unsigned kept = 0;
 
-    if (kept.placement && kept.placement->policy == GF_MPOL_DEFAULT && has_policy(kept.placement))
+    if (placement && placement->policy == GF_MPOL_DEFAULT && has_policy(placement))
         gf_tasks_each(0, count_kept, &kept);
-    return kept.threads;
+    return kept;
 }
 
 /*
