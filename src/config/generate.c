@@ -83,7 +83,8 @@ static void bash_row(const struct gf_option_row *row)
     printf("        --%s)\n            ", gf_option_flag(row, flag, sizeof(flag)));
     switch (row->kind) {
     case gf_option_choice:
-        fputs("words=\"", stdout);
+    case gf_option_list:
+        fputs(row->kind == gf_option_list ? "words=\"off all " : "words=\"", stdout);
         for (size_t i = 0; row->choices[i]; i++)
             printf("%s%s", i ? " " : "", row->choices[i]);
         puts("\"");
@@ -99,12 +100,6 @@ static void bash_row(const struct gf_option_row *row)
         break;
     case gf_option_names:
         puts("words=off");
-        break;
-    case gf_option_list:
-        fputs("words=\"off all", stdout);
-        for (size_t i = 0; row->choices[i]; i++)
-            printf(" %s", row->choices[i]);
-        puts("\"");
         break;
     }
     puts("            ;;");
