@@ -85,7 +85,7 @@ static inline int start(void **state)
     static const struct gf_options defaults;
     (void)state;
     if (!gf_setup.options)
-        gf_setup_set(&(struct gf_transfer_setup){.options = &defaults, .cuda = &cuda});
+        gf_setup = (struct gf_transfer_setup){.options = &defaults, .cuda = &cuda};
     memset(&driver, 0, sizeof(driver));
     return 0;
 }

@@ -255,11 +255,11 @@ static inline void set_up(void)
                                         .cuMemHostRegister_v2 = enlist,
                                         .cuMemHostUnregister = unregister,
                                         .cuStreamCreateWithPriority = create_stream};
-    gf_setup_set(&(struct gf_transfer_setup){.options = &options,
-                                             .cuda = &cuda,
-                                             .submissions = &submissions,
-                                             .submitter = own_record,
-                                             .notify = hear});
+    gf_setup = (struct gf_transfer_setup){.options = &options,
+                                          .cuda = &cuda,
+                                          .submissions = &submissions,
+                                          .submitter = own_record,
+                                          .notify = hear};
 }
 
 #endif

@@ -449,8 +449,8 @@ int main(void)
     static struct gf_options options;
     static void (*const ends[])(struct gf_context *) = {end_first, end_second, NULL};
     gf_context_on_end(ends);
-    gf_setup_set(&(struct gf_transfer_setup){
-        .options = &options, .cuda = &context_cuda, .device_node = device_node});
+    gf_setup = (struct gf_transfer_setup){
+        .options = &options, .cuda = &context_cuda, .device_node = device_node};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_by_id),
         cmocka_unit_test(destroyed_contexts_end),

@@ -322,7 +322,7 @@ static void other_thread_submits(bool yes)
 
     now.submissions = yes ? &table : NULL;
     now.submitter = first_submitter;
-    gf_setup_set(&now);
+    gf_setup = now;
 }
 
 /*

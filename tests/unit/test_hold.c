@@ -73,8 +73,8 @@ static const struct gf_cuda cuda = {
 static int start(void **state)
 {
     (void)state;
-    gf_setup_set(&(struct gf_transfer_setup){
-        .cuda = &cuda, .submissions = &table, .submitter = submitter, .is_drivers = is_drivers});
+    gf_setup = (struct gf_transfer_setup){
+        .cuda = &cuda, .submissions = &table, .submitter = submitter, .is_drivers = is_drivers};
     gf_hold_start();
     own_index = OWN;
     return 0;

@@ -37,7 +37,7 @@ int __wrap_gf_range_node_read(const void *at, size_t bytes)
 static int request(void **state)
 {
     options.pin_pages = gf_pin_pages_huge;
-    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .cuda = &cuda});
+    gf_setup = (struct gf_transfer_setup){.options = &options, .cuda = &cuda};
     machine.headroom = GF_HEADROOM_UNKNOWN;
     huge_pool.has_pages = true;
     huge_pool.asked = 0;

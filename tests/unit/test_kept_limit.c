@@ -78,8 +78,8 @@ static int begin(void **state)
     functions.cuDeviceGetCount = count_devices;
     one.has = CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
     gf_store_relaxed(&one.id, CONTEXT);
-    gf_setup_set(&(struct gf_transfer_setup){
-        .options = &options, .cuda = &functions, .device_node = device_node});
+    gf_setup = (struct gf_transfer_setup){
+        .options = &options, .cuda = &functions, .device_node = device_node};
     headroom = (uint64_t)64 << 30;
     node_of_pages = NODE;
     passed_s += 2; /* the headroom is due */

@@ -425,7 +425,7 @@ static void short_memory_frees_the_mapping(void **state)
     struct gf_context context = {.id = CONTEXT};
 
     (void)state;
-    gf_setup_set(&(struct gf_transfer_setup){.cuda = &cuda});
+    gf_setup = (struct gf_transfer_setup){.cuda = &cuda};
     give(get(100));
     assert_int_equal(gf_pinned_cache_kept(), GF_PINNED_CHUNK_SIZE);
     gf_pinned_trim_if_short(&context);

@@ -23,7 +23,7 @@ static bool user_policy(int *ret_mode, struct gf_nodes *ret_nodes)
 static struct gf_range_policy choose(int node)
 {
     struct gf_range_policy policy = {.mode = 77, .nodes = {{77}}};
-    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .user_policy = user_policy});
+    gf_setup = (struct gf_transfer_setup){.options = &options, .user_policy = user_policy};
     gf_range_policy_choose(node, &policy);
     return policy;
 }
@@ -74,7 +74,7 @@ static int current_mode(void)
 
 static bool begin(int node, struct gf_range_policy *ret_before)
 {
-    gf_setup_set(&(struct gf_transfer_setup){.options = &options, .user_policy = user_policy});
+    gf_setup = (struct gf_transfer_setup){.options = &options, .user_policy = user_policy};
     return gf_call_policy_begin(node, ret_before);
 }
 

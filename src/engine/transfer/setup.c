@@ -5,11 +5,6 @@
 
 struct gf_transfer_setup gf_setup;
 
-void gf_setup_set(const struct gf_transfer_setup *setup)
-{
-    gf_setup = *setup;
-}
-
 void gf_fault_text(const struct gf_fault *fault, char *buf, size_t size)
 {
     if (fault->result)

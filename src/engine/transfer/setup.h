@@ -64,9 +64,8 @@ struct gf_transfer_setup {
     void (*notify)(enum gf_transfer_event event, const char *text);
 };
 
-/* Written by gf_setup_set only, while no other thread uses these rooms. */
+/* Written by gf_transfer_start only, while no other thread uses these rooms. */
 extern struct gf_transfer_setup gf_setup;
-void gf_setup_set(const struct gf_transfer_setup *setup);
 
 /*
  * Writes messages about decisions of the rooms in src/engine/transfer to standard error and to the

@@ -37,7 +37,7 @@ struct gf_admission {
 };
 
 /*
- * Called once, after gf_setup_set and before any copy. Sets copy_least, copy_least_shared and
+ * Called once, after gf_setup was set, and before any copy. Sets copy_least, copy_least_shared and
  * copy_sharers.
  */
 void gf_admission_start(struct gf_transfer_ops *ret);

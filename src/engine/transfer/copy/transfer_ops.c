@@ -533,7 +533,7 @@ const struct gf_transfer_ops *gf_transfer_start(const struct gf_transfer_setup *
     const bool stages = options->stage != gf_stage_off;
     const bool observes = options->mode == gf_mode_observe;
 
-    gf_setup_set(setup);
+    gf_setup = *setup;
     gf_pinned_cache_set_complete(false);
     gf_vma_query_start();
     gf_context_on_end(context_ends);
