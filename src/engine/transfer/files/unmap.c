@@ -71,18 +71,13 @@ static struct slot *take_unmap_slot(void)
     return NULL;
 }
 
-static void give_slot(struct slot *slot)
-{
-    gf_store_release(&slot->taken, false);
-}
-
 static void job_done(struct gf_pieces *job)
 {
     struct slot *slot = (struct slot *)job;
 
     gf_sub_relaxed(&pending, slot->bytes);
     if (slot->page != MAP_FAILED)
-        give_slot(slot);
+        gf_store_release(&slot->taken, false);
 }
 
 /*

@@ -347,20 +347,16 @@ static bool can_large(void)
            gf_setup.cuda->cuMemHostUnregister && !gf_load_relaxed(&large_off);
 }
 
-/* Whether the program has freed a buffer of this size before, and its mapping may be kept. */
-static bool is_recycled(size_t bytes)
-{
-    return gf_setup.options->pin_cache != 0 && gf_recycled(bytes);
-}
-
 /*
  * Serves the program's allocation from the library's pinned memory instead of the driver's. False:
  * the driver allocates, and the reason is counted.
  */
 static bool alloc_own(void **pp, size_t bytes, unsigned flags, CUresult *ret_result)
 {
-    const bool small = bytes <= GF_PINNED_CACHE_MOST && gf_setup.options->pin_cache != 0;
-    const bool large = bytes <= LARGE_MOST && (bytes >= large_least() || is_recycled(bytes));
+    const bool caches = gf_setup.options->pin_cache != 0;
+    const bool small = bytes <= GF_PINNED_CACHE_MOST && caches;
+    const bool large =
+        bytes <= LARGE_MOST && (bytes >= large_least() || (caches && gf_recycled(bytes)));
     if (!pp || !bytes || (flags & ~SERVED_FLAGS) || (!small && !large))
         return decline_alloc(gf_pinned_odd, bytes);
     if (large && !can_large())
