@@ -42,25 +42,13 @@ void gf_standstill_open(const struct gf_preload *preload, bool (*is_traced)(void
  */
 static bool is_still(enum gf_host_cause cause, const struct gf_python_line *at)
 {
-    switch (cause) {
-    case gf_host_driver:
-    case gf_host_gpu_wait:
-    case gf_host_gil:
-    case gf_host_ranks:
-    case gf_host_storage:
-    case gf_host_workers_sleep:
-    case gf_host_workers_lock:
-    case gf_host_data:
-    case gf_host_queue_full:
-    case gf_host_file:
-    case gf_host_fault:
-    case gf_host_sleep:
-        return true;
-    case gf_host_lock:
-        return at->line != 0;
-    default:
-        return false;
-    }
+    static const bool still[GF_HOST_CAUSE_COUNT] = {
+        [gf_host_driver] = true,        [gf_host_gpu_wait] = true,     [gf_host_gil] = true,
+        [gf_host_ranks] = true,         [gf_host_storage] = true,      [gf_host_data] = true,
+        [gf_host_workers_sleep] = true, [gf_host_workers_lock] = true, [gf_host_file] = true,
+        [gf_host_queue_full] = true,    [gf_host_fault] = true,        [gf_host_sleep] = true};
+
+    return still[cause] || (cause == gf_host_lock && at->line);
 }
 
 static void publish(void)

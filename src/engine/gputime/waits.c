@@ -7,90 +7,62 @@
 
 #define ARGUMENTS 5u /* how many arguments of a system call are looked at */
 
+static bool is_among(long number, const long *numbers, size_t count)
+{
+    while (count && numbers[count - 1] != number)
+        count--;
+    return count;
+}
+
+#define IS_AMONG(number, numbers) is_among(number, numbers, GF_ARRAY_LEN(numbers))
+
 /* The system calls that decide by their number alone. */
 static enum gf_wait_kind kind_of_number(long number)
 {
-    switch (number) {
-    case SYS_nanosleep:
-    case SYS_clock_nanosleep:
-        return gf_wait_sleep;
-    case SYS_flock:
-        return gf_wait_lock;
-    case SYS_accept:
-    case SYS_accept4:
-    case SYS_rt_sigtimedwait:
-    case SYS_rt_sigsuspend:
+    static const long sleeps[] = {SYS_nanosleep, SYS_clock_nanosleep};
+    static const long accepts[] = {
 #ifdef SYS_pause
-    case SYS_pause:
+        SYS_pause,
 #endif
-        return gf_wait_accept;
-    case SYS_wait4:
-    case SYS_waitid:
-        return gf_wait_child;
-    case SYS_openat:
-    case SYS_newfstatat:
-    case SYS_statx:
-    case SYS_getdents64:
-    case SYS_io_getevents:
-    case SYS_io_uring_enter:
+        SYS_accept, SYS_accept4, SYS_rt_sigtimedwait, SYS_rt_sigsuspend};
+    static const long children[] = {SYS_wait4, SYS_waitid};
+    static const long files[] = {
 #ifdef SYS_open
-    case SYS_open:
-    case SYS_stat:
+        SYS_open,       SYS_stat,
 #endif
-        return gf_wait_file;
-    case SYS_msync:
-    case SYS_sync:
-    case SYS_syncfs:
-    case SYS_truncate:
-    case SYS_unlinkat:
-    case SYS_renameat:
-    case SYS_renameat2:
-    case SYS_linkat:
-    case SYS_mkdirat:
+        SYS_openat,     SYS_newfstatat,   SYS_statx,
+        SYS_getdents64, SYS_io_getevents, SYS_io_uring_enter};
+    static const long writes[] = {
 #ifdef SYS_open
-    case SYS_unlink:
-    case SYS_rename:
-    case SYS_link:
-    case SYS_mkdir:
-    case SYS_rmdir:
+        SYS_unlink,   SYS_rename,    SYS_link,   SYS_mkdir,    SYS_rmdir,
 #endif
-        return gf_wait_file_write;
-    default:
-        return gf_wait_unknown;
-    }
+        SYS_msync,    SYS_sync,      SYS_syncfs, SYS_truncate, SYS_unlinkat,
+        SYS_renameat, SYS_renameat2, SYS_linkat, SYS_mkdirat};
+
+    return IS_AMONG(number, sleeps)     ? gf_wait_sleep
+           : number == SYS_flock        ? gf_wait_lock
+           : IS_AMONG(number, accepts)  ? gf_wait_accept
+           : IS_AMONG(number, children) ? gf_wait_child
+           : IS_AMONG(number, files)    ? gf_wait_file
+           : IS_AMONG(number, writes)   ? gf_wait_file_write
+                                        : gf_wait_unknown;
 }
 
-/* Returns 1 if the first argument is a descriptor that the call reads; 2 if it is written; else 0. */
-static unsigned uses_first(long number)
+/* Whether the first argument is a descriptor that the call reads. os.preadv of Python calls preadv2. */
+static bool reads_first(long number)
 {
-    switch (number) {
-    case SYS_read:
-    case SYS_readv:
-    case SYS_pread64:
-    case SYS_preadv:
-    case SYS_preadv2: /* os.preadv of Python */
-    case SYS_copy_file_range:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
-    case SYS_recvmmsg:
-    case SYS_connect:
-        return 1;
-    case SYS_write:
-    case SYS_writev:
-    case SYS_pwrite64:
-    case SYS_pwritev:
-    case SYS_pwritev2:
-    case SYS_sendto:
-    case SYS_sendmsg:
-    case SYS_sendmmsg:
-    case SYS_fsync:
-    case SYS_fdatasync:
-    case SYS_ftruncate:
-    case SYS_fallocate:
-        return 2;
-    default:
-        return 0;
-    }
+    static const long calls[] = {SYS_read,     SYS_readv,           SYS_pread64,  SYS_preadv,
+                                 SYS_preadv2,  SYS_copy_file_range, SYS_recvfrom, SYS_recvmsg,
+                                 SYS_recvmmsg, SYS_connect};
+    return IS_AMONG(number, calls);
+}
+
+static bool writes_first(long number)
+{
+    static const long calls[] = {SYS_write,    SYS_writev,    SYS_pwrite64,  SYS_pwritev,
+                                 SYS_pwritev2, SYS_sendto,    SYS_sendmsg,   SYS_sendmmsg,
+                                 SYS_fsync,    SYS_fdatasync, SYS_ftruncate, SYS_fallocate};
+    return IS_AMONG(number, calls);
 }
 
 /*
@@ -125,11 +97,9 @@ static enum gf_wait_kind kind_of_several(long number, const unsigned long argume
 
 static void parse_call(long number, const unsigned long argument[ARGUMENTS], struct gf_wait *ret)
 {
-    const unsigned use = uses_first(number);
-
-    if (use) {
+    ret->writes = writes_first(number);
+    if (ret->writes || reads_first(number)) {
         ret->fd = (int)argument[0];
-        ret->writes = use == 2;
     } else if (number == SYS_futex) {
         ret->kind = gf_wait_futex;
         ret->futex = argument[0];

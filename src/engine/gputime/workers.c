@@ -466,18 +466,11 @@ enum gf_host_cause gf_workers_judge(const unsigned states[GF_WORKER_STATE_COUNT]
 
 static enum gf_worker_state state_behind(enum gf_host_cause cause)
 {
-    switch (cause) {
-    case gf_host_worker_cpus:
-        return gf_worker_starved;
-    case gf_host_storage:
-        return gf_worker_storage;
-    case gf_host_workers_sleep:
-        return gf_worker_sleeps;
-    case gf_host_workers_lock:
-        return gf_worker_locked;
-    default:
-        return gf_worker_busy;
-    }
+    return cause == gf_host_worker_cpus     ? gf_worker_starved
+           : cause == gf_host_storage       ? gf_worker_storage
+           : cause == gf_host_workers_sleep ? gf_worker_sleeps
+           : cause == gf_host_workers_lock  ? gf_worker_locked
+                                            : gf_worker_busy;
 }
 
 enum gf_host_cause gf_workers_read(struct gf_workers *workers, pid_t parent, uintptr_t state,

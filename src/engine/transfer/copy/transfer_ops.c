@@ -115,23 +115,13 @@ static bool is_idle_now(const struct gf_admission *admission, struct gf_stage_re
  */
 static bool reads_now(enum gf_bypass reason)
 {
-    switch (reason) {
-    case gf_bypass_early:
-    case gf_bypass_pinned:
-    case gf_bypass_ends:
-    case gf_bypass_batch:
-    case gf_bypass_capture:
-    case gf_bypass_stream:
-    case gf_bypass_context:
-    case gf_bypass_device_memory:
-    case gf_bypass_range:
-    case gf_bypass_caller:
-    case gf_bypass_unreadable:
-    case gf_bypass_failed:
-        return false;
-    default:
-        return true;
-    }
+    static const bool others[gf_bypass_count + 1] = {
+        [gf_bypass_early] = true,   [gf_bypass_pinned] = true,        [gf_bypass_ends] = true,
+        [gf_bypass_batch] = true,   [gf_bypass_capture] = true,       [gf_bypass_stream] = true,
+        [gf_bypass_context] = true, [gf_bypass_device_memory] = true, [gf_bypass_range] = true,
+        [gf_bypass_caller] = true,  [gf_bypass_unreadable] = true,    [gf_bypass_failed] = true};
+
+    return !others[reason];
 }
 
 /*
