@@ -134,8 +134,7 @@ static void add_growth_point(struct gf_growth_point *point)
         return;
     point->anonymous -= gf_min(point->anonymous, stats.dirty + stats.lazily_freed);
     point->pinned = read_pinned();
-    if (!gf_process_dead())
-        gf_growth_add(&report->growth, times.source, point);
+    gf_growth_add(&report->growth, times.source, point);
     gf_report_unlock();
 }
 
@@ -235,24 +234,18 @@ void gf_output_renew(uint64_t now)
     if (!*gf_process.preload->options->report || !gf_report_file_is_due(now) ||
         gf_permit_sealed() || !gf_report_lock(0))
         return;
-    if (!gf_process_dead()) {
-        refresh_report(report, false);
-        if (gf_report_file_is_news(report))
-            gf_output_report(false);
-    }
+    refresh_report(report, false);
+    if (gf_report_file_is_news(report))
+        gf_output_report(false);
     gf_report_unlock();
 }
 
 size_t gf_output_snapshot(char *buf, size_t size, unsigned wait_ms)
 {
-    size_t length = 0;
-
     if (!gf_report_lock(wait_ms))
         return 0;
-    if (!gf_process_dead()) {
-        refresh_report(&gf_process.report, false);
-        length = gf_report_json(&gf_process.report, buf, size);
-    }
+    refresh_report(&gf_process.report, false);
+    const size_t length = gf_report_json(&gf_process.report, buf, size);
     gf_report_unlock();
     return length;
 }

@@ -48,7 +48,10 @@ bool gf_report_lock(unsigned wait_ms)
             return false;
         gf_sleep_ns(1000000);
     }
-    return true;
+    if (!gf_process_dead())
+        return true;
+    gf_report_unlock();
+    return false;
 }
 
 void gf_report_unlock(void)

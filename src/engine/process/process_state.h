@@ -104,7 +104,7 @@ size_t gf_process_heap_ranges(struct gf_range **ret);
 
 /*
  * Takes the lock. Waits up to wait_ms milliseconds; 0: does not wait. Returns false if another
- * thread held the lock during this time.
+ * thread held the lock during this time, or if the engine has ended.
  */
 bool gf_report_lock(unsigned wait_ms);
 void gf_report_unlock(void);

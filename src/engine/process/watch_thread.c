@@ -359,10 +359,8 @@ static void take_sample(void)
     if (!gf_report_lock(SNAPSHOT_MS))
         return;
     gf_process.report.costs.thread_us = gf_thread_cpu_ns() / 1000;
-    if (!gf_process_dead()) {
-        gf_output_sample(false);
-        gf_output_report(false);
-    }
+    gf_output_sample(false);
+    gf_output_report(false);
     gf_report_unlock();
 }
 
@@ -400,8 +398,7 @@ static void write_metrics_when_due(uint64_t now)
     if (now < watch.next_metrics_ns || !gf_load_relaxed(&gf_process.choice.contexts) ||
         !gf_report_lock(SNAPSHOT_MS))
         return;
-    if (!gf_process_dead())
-        gf_output_metrics();
+    gf_output_metrics();
     gf_report_unlock();
     /* The first file contains few numbers, so the next files follow soon. */
     watch.next_metrics_ns = now + (now - gf_process.started_ns < METRICS_NS ? SECOND : METRICS_NS);
