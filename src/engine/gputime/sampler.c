@@ -214,7 +214,7 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
     const bool after_wait = moved && (follows_wait() || WAITS_OFTEN * sampler.waited >= moved),
                was_quick = moved && interval / moved < LAUNCH_BOUND_NS,
                is_quick = was_quick && ends_soon(gap, now);
-    struct gf_host_sample sample = {
+    const struct gf_host_sample sample = {
         .now = now,
         .tid = ender ? ender : starter,
         .starter = starter,
@@ -231,10 +231,6 @@ static enum gf_host_cause cause_of(unsigned number, const struct gf_submit_gap *
         .gap = gap,
     };
 
-    if (!sample.python && table->starter_python) {
-        sample.python = table->starter_python;
-        sample.python_tid = table->starter;
-    }
     return gf_host_find_cause(&device->host, &sample);
 }
 
