@@ -230,12 +230,6 @@ static bool may_share_read(const void *to, size_t bytes)
            gf_import_owner_is_here();
 }
 
-/* The kernel reads at most this many bytes in one call. */
-static size_t most_of_one_call(size_t bytes)
-{
-    return gf_min(bytes, INT_MAX / gf_page_size() * gf_page_size());
-}
-
 /*
  * Shares the call. False: nothing was read, and the caller must make the native call. The thread is
  * not cancelled meanwhile, because helpers would remain reserved.
@@ -243,12 +237,13 @@ static size_t most_of_one_call(size_t bytes)
 static bool share(int fd, void *to, size_t bytes, off_t offset, ssize_t *ret)
 {
     const int error = errno;
+    const size_t most = INT_MAX / gf_page_size() * gf_page_size(); /* the kernel's, for one call */
     size_t shared = 0;
     int cancel;
 
     pthread_testcancel();
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    const bool done = gf_shared_read(fd, to, most_of_one_call(bytes), offset, ret, &shared);
+    const bool done = gf_shared_read(fd, to, gf_min(bytes, most), offset, ret, &shared);
     pthread_setcancelstate(cancel, NULL);
     if (!done || *ret >= 0)
         errno = error;

@@ -76,23 +76,16 @@ static int touch_pages(char *at, size_t bytes, bool own)
 }
 
 /*
- * If the policy only prefers a node, pages go elsewhere once the node is full, so the limit of all
- * nodes counts.
- */
-static const struct gf_range_policy *binding_policy(const struct touching *t)
-{
-    return t->policy && gf_mempolicy_binds(t->policy->mode) ? t->policy : NULL;
-}
-
-/*
  * Other processes may take memory while pages are touched, so the headroom is read again after each
- * step.
+ * step. If the policy only prefers a node, pages go elsewhere once the node is full, so the limit of
+ * all nodes counts.
  */
 static bool may_touch(struct touching *t, size_t bytes)
 {
     const uint64_t before = gf_add_relaxed(&t->touched, bytes);
+    const bool binds = t->policy && gf_mempolicy_binds(t->policy->mode);
     return t->reserved || before / GF_TUNE_TOUCH_STEP == (before + bytes) / GF_TUNE_TOUCH_STEP ||
-           gf_touching_fits(GF_TUNE_TOUCH_STEP, binding_policy(t));
+           gf_touching_fits(GF_TUNE_TOUCH_STEP, binds ? t->policy : NULL);
 }
 
 static bool touch_unit(struct gf_pieces *job, uint64_t i)
