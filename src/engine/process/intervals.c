@@ -274,28 +274,20 @@ void gf_intervals_end(void)
 }
 
 /*
- * Whether the driver loads a tool because of the variable CUDA_INJECTION64_PATH. Such a tool would
- * take the sampler's queries for calls of the program.
- */
-static bool has_injection(void)
-{
-    const char *path = gf_launch_variable(environ, "CUDA_INJECTION64_PATH");
-    return path && *path;
-}
-
-/*
  * Returns a reason not to sample, because queries would disturb the program or a tool. Returns NULL
- * if there is no such reason.
+ * if there is no such reason. A tool in the driver would take the queries for calls of the program.
  */
 static const char *find_reason(const struct gf_preload *preload)
 {
+    const char *injection = gf_launch_variable(environ, "CUDA_INJECTION64_PATH");
+
     if (preload->options->origin.gpu_time == gf_origin_environment)
         return NULL; /* the user requested sampling */
     if (preload->driver_shim)
         return "a profiler is preloaded in the driver's place";
     if (gf_process_under_sanitizer())
         return "the process runs under compute-sanitizer";
-    if (has_injection() || gf_tasks_find_map(0, "libToolsInjection", NULL) == 0)
+    if ((injection && *injection) || gf_tasks_find_map(0, "libToolsInjection", NULL) == 0)
         return "a profiler is loaded into the driver";
     if (access("/dev/dxg", F_OK) == 0)
         return "in WSL2 a query makes the driver submit its queue";
