@@ -62,23 +62,17 @@ void gf_bits_or(uint64_t *ret, const uint64_t *a, const uint64_t *b, size_t n)
         ret[i] = a[i] | b[i];
 }
 
-static const char *parse_bit(const char *text, unsigned limit, unsigned *ret, int *error)
+/* Reads the number at *at, and moves *at behind it. Returns 0 or -errno. */
+static int parse_bit(const char **at, unsigned limit, unsigned *ret)
 {
-    unsigned value = 0;
-    const char *p = text;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        value = value * 10 + (unsigned)(*p - '0');
-        if (value >= limit) {
-            *error = -ERANGE;
-            return NULL;
-        }
+    const char *const from = *at;
+
+    for (*ret = 0; **at >= '0' && **at <= '9'; (*at)++) {
+        *ret = *ret * 10 + (unsigned)(**at - '0');
+        if (*ret >= limit)
+            return -ERANGE;
     }
-    if (p == text) {
-        *error = -EINVAL;
-        return NULL;
-    }
-    *ret = value;
-    return p;
+    return *at == from ? -EINVAL : 0;
 }
 
 static bool at_end(const char *p)
@@ -90,16 +84,18 @@ int gf_bits_parse(const char *text, uint64_t *ret, size_t n)
 {
     uint64_t bits[GF_CPUS_MAX / 64] = {0};
     const unsigned limit = (unsigned)n * 64;
-    int error = 0;
 
     if (n > GF_ARRAY_LEN(bits))
         return -ERANGE;
     for (const char *p = text; !(p == text && at_end(p));) {
         unsigned first, last;
-        if (!(p = parse_bit(p, limit, &first, &error)))
-            return error;
+        int error = parse_bit(&p, limit, &first);
         last = first;
-        if (*p == '-' && !(p = parse_bit(p + 1, limit, &last, &error)))
+        if (!error && *p == '-') {
+            p++;
+            error = parse_bit(&p, limit, &last);
+        }
+        if (error)
             return error;
         if (last < first)
             return -EINVAL;

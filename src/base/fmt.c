@@ -89,13 +89,6 @@ static const char *read_spec(const char *p, struct spec *spec, va_list *args)
 /* So the modifiers l, ll and z mean the same. */
 _Static_assert(sizeof(long) == sizeof(long long) && sizeof(long) == sizeof(size_t), "LP64");
 
-static const char *read_length(const char *p, bool *ret_is_long)
-{
-    const char *end = *p == 'z' ? p + 1 : p + strspn(p, "l");
-    *ret_is_long = end > p;
-    return end;
-}
-
 static void put_error(struct gf_textbuf *out, const struct spec *spec, int error)
 {
     const char *text = strerrordesc_np(error); /* strerror translates and may allocate */
@@ -111,9 +104,10 @@ static const char *put_conversion(struct gf_textbuf *out, const char *percent, v
                                   int error)
 {
     struct spec spec = {.precision = -1};
-    bool is_long;
-    const char *p = read_length(read_spec(percent + 1, &spec, args), &is_long);
+    const char *p = read_spec(percent + 1, &spec, args);
+    const bool is_long = *p == 'l' || *p == 'z';
 
+    p += *p == 'z' ? 1 : strspn(p, "l");
     switch (*p) {
     case 's':
         put_string(out, &spec, va_arg(*args, const char *));

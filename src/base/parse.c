@@ -17,31 +17,25 @@ bool gf_same_word(const char *a, const char *b)
     return strlen(b) == length && gf_same_start(a, b, length);
 }
 
-static const char *parse_digits(const char *text, uint64_t *ret, int *error)
+/* Reads the digits at *at, and moves *at behind them. Returns 0 or -errno. */
+static int parse_digits(const char **at, uint64_t *ret)
 {
-    uint64_t value = 0;
-    const char *p = text;
-    for (; *p >= '0' && *p <= '9'; p++) {
-        if (__builtin_mul_overflow(value, 10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value)) {
-            *error = -ERANGE;
-            return NULL;
-        }
-    }
-    *error = p == text ? -EINVAL : 0;
-    *ret = value;
-    return *error ? NULL : p;
+    const char *const from = *at;
+
+    for (*ret = 0; **at >= '0' && **at <= '9'; (*at)++)
+        if (__builtin_mul_overflow(*ret, 10, ret) ||
+            __builtin_add_overflow(*ret, (uint64_t)(**at - '0'), ret))
+            return -ERANGE;
+    return *at == from ? -EINVAL : 0;
 }
 
 int gf_parse_u64(const char *text, uint64_t *ret)
 {
     uint64_t value;
-    int error;
-    const char *end = parse_digits(text, &value, &error);
-    if (!end)
-        return error;
-    if (*end)
-        return -EINVAL;
+    const int error = parse_digits(&text, &value);
+
+    if (error || *text)
+        return error ? error : -EINVAL;
     *ret = value;
     return 0;
 }
@@ -50,9 +44,9 @@ int gf_parse_size(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMGT";
     uint64_t value;
-    int error;
-    const char *p = parse_digits(text, &value, &error);
-    if (!p)
+    const char *p = text;
+    const int error = parse_digits(&p, &value);
+    if (error)
         return error;
     if (*p) {
         const char *unit = strchr(units, *p >= 'a' ? *p - 'a' + 'A' : *p);
