@@ -13,14 +13,6 @@
 GF_EXPORT char *gfhenv(const char *name);
 GF_EXPORT void *gfhopn(const char *path, int flags);
 
-/* The functions of libudev that hwloc 2 uses. With a NULL context, hwloc works without udev. */
-GF_EXPORT void *udev_new(void);
-GF_EXPORT void *udev_unref(void *udev);
-GF_EXPORT void *udev_device_new_from_subsystem_sysname(void *udev, const char *subsystem,
-                                                       const char *name);
-GF_EXPORT const char *udev_device_get_property_value(void *device, const char *key);
-GF_EXPORT void *udev_device_unref(void *device);
-
 /*
  * Without plugins, and without messages on standard error if firmware data contradicts itself. No
  * other variable is set.
@@ -41,37 +33,21 @@ void *gfhopn(const char *path, int flags)
     return NULL;
 }
 
-void *udev_new(void)
-{
-    return NULL;
-}
-
-void *udev_unref(void *udev)
-{
-    (void)udev;
-    return NULL;
-}
-
-void *udev_device_new_from_subsystem_sysname(void *udev, const char *subsystem, const char *name)
-{
-    (void)udev;
-    (void)subsystem;
-    (void)name;
-    return NULL;
-}
-
-const char *udev_device_get_property_value(void *device, const char *key)
-{
-    (void)device;
-    (void)key;
-    return NULL;
-}
-
-void *udev_device_unref(void *device)
-{
-    (void)device;
-    return NULL;
-}
+/*
+ * The functions of libudev that hwloc 2 uses. With a NULL context, hwloc works without udev. hwloc passes
+ * up to three pointers, which the functions ignore.
+ */
+#define WITHOUT_UDEV(symbol)                                                                       \
+    GF_EXPORT void *symbol(void);                                                                  \
+    void *symbol(void)                                                                             \
+    {                                                                                              \
+        return NULL;                                                                               \
+    }
+WITHOUT_UDEV(udev_new)
+WITHOUT_UDEV(udev_unref)
+WITHOUT_UDEV(udev_device_new_from_subsystem_sysname)
+WITHOUT_UDEV(udev_device_get_property_value)
+WITHOUT_UDEV(udev_device_unref)
 
 /* scripts/privatize.py makes the private copy of libnuma call this function instead of syscall. */
 GF_EXPORT long gfscall(long number, ...);
