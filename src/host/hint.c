@@ -5,6 +5,7 @@
 #include "base/parse.h"
 #include "config/options.h"
 #include "host/mempolicy.h"
+#include "os/launch.h"
 
 #include <linux/mempolicy.h>
 #include <stdlib.h>
@@ -98,10 +99,9 @@ int gf_hint_parse(const char *value, struct gf_hint *ret)
 
 int gf_hint_read(char *const *envp, struct gf_hint *ret)
 {
-    for (; envp && *envp; envp++)
-        if (gf_begins(*envp, entry_prefix))
-            return gf_hint_parse(*envp + sizeof(entry_prefix) - 1, ret);
-    return -ENOENT;
+    const char *value = gf_launch_variable(envp, GF_NAME_BOUND);
+
+    return value ? gf_hint_parse(value, ret) : -ENOENT;
 }
 
 /*

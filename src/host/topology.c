@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static bool begins_count(const char *text, const char *at)
-{
-    return at == text || strchr(" :[\t\n\v\f\r", at[-1]);
-}
-
 /*
  * Whether a number in parentheses is a size, as in "memory=8GB". Otherwise it is an index, as in
  * "indexes=0,2,1,3" or "indexes=2*2:1*2". at: the number's first character.
@@ -63,7 +58,7 @@ static bool gf_topology_synthetic_is_sound(const char *text, uint64_t most)
             return false;
         if (*at < '0' || *at > '9')
             continue;
-        const bool is_count = !depth && begins_count(text, at);
+        const bool is_count = !depth && (at == text || strchr(" :[\t\n\v\f\r", at[-1]));
         const bool is_index = depth && !begins_size(text, at);
         char *end;
         const uint64_t number = strtoull(at, &end, 0);
@@ -238,15 +233,6 @@ static int read_objects(const char *text, struct gf_machine *machine)
     return error ? error : machine->core_count && machine->node_count ? 0 : -EINVAL;
 }
 
-static size_t count_objects(const char *text)
-{
-    size_t ret = 0;
-
-    for (; (text = strstr(text, OBJECT)); text++)
-        ret++;
-    return ret;
-}
-
 /* The largest XML that is read. The XML of a machine with 1024 CPUs and 16 GPUs has about 1 MiB. */
 #define XML_MOST ((int)16 << 20)
 
@@ -254,8 +240,10 @@ static int read_xml(const char *recorded, struct gf_machine *machine)
 {
     char *text = malloc(XML_MOST);
     int error = text ? gf_procfs_read(text, XML_MOST, recorded, "topology.xml") : -ENOMEM;
+    size_t count = 0;
 
-    const size_t count = error < 0 ? 0 : count_objects(text);
+    for (const char *at = text; error >= 0 && (at = strstr(at, OBJECT)); at++)
+        count++;
     if (error >= XML_MOST - 1)
         error = -E2BIG;
     if (error >= 0 && (!count || count > OBJECTS_MOST))
