@@ -175,12 +175,12 @@ int gf_record_file(const char *folder, const char *name)
     return gf_record_text(folder, name, text, (size_t)length + 1);
 }
 
-int gf_record_files(const char *folder, const char *prefix, const char *const *files, size_t count)
+int gf_record_files(const char *folder, const char *prefix, const char *const *files)
 {
     int error = 0;
-    for (size_t i = 0; i < count && !error; i++) {
+    for (; *files && !error; files++) {
         char name[256];
-        gf_fmt(name, sizeof(name), "%s%s", prefix, files[i]);
+        gf_fmt(name, sizeof(name), "%s%s", prefix, *files);
         error = gf_record_file(folder, name);
     }
     return error;
@@ -188,23 +188,19 @@ int gf_record_files(const char *folder, const char *prefix, const char *const *f
 
 static int record_system(const char *folder, const struct gf_machine *machine)
 {
-    static const char *const of_system[] = {"cpu/online", "cpu/isolated", "node/online",
-                                            "node/has_cpu", "node/has_memory"};
-    static const char *const of_node[] = {"cpulist", "distance", "meminfo"};
-    static const char *const of_device[] = {"vendor",         "class",
-                                            "device",         "numa_node",
-                                            "local_cpulist",  "current_link_width",
-                                            "max_link_width", "iommu_group/type"};
     char prefix[128];
-    int error = gf_record_files(folder, "sys/devices/system/", of_system, GF_ARRAY_LEN(of_system));
+    int error = GF_RECORD_FILES(folder, "sys/devices/system/", "cpu/online", "cpu/isolated",
+                                "node/online", "node/has_cpu", "node/has_memory");
 
     for (size_t i = 0; i < machine->node_count && !error; i++) {
         gf_fmt(prefix, sizeof(prefix), "sys/devices/system/node/node%u/", machine->nodes[i].id);
-        error = gf_record_files(folder, prefix, of_node, GF_ARRAY_LEN(of_node));
+        error = GF_RECORD_FILES(folder, prefix, "cpulist", "distance", "meminfo");
     }
     for (size_t i = 0; i < machine->gpu_count && !error; i++) {
         gf_fmt(prefix, sizeof(prefix), "sys/bus/pci/devices/%s/", machine->gpus[i].bdf);
-        error = gf_record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
+        error = GF_RECORD_FILES(folder, prefix, "vendor", "class", "device", "numa_node",
+                                "local_cpulist", "current_link_width", "max_link_width",
+                                "iommu_group/type");
         gf_fmt(prefix, sizeof(prefix), GF_PCI_NUMA_STATUS, machine->gpus[i].bdf);
         if (!error)
             error = gf_record_file(folder, prefix);
@@ -212,29 +208,19 @@ static int record_system(const char *folder, const struct gf_machine *machine)
     return error;
 }
 
-static int record_topology(const char *folder)
-{
-    char *text;
-    size_t length;
-    int error = gf_topology_export(&text, &length);
-
-    if (error)
-        return error;
-    error = gf_record_text(folder, "topology.xml", text, length);
-    free(text);
-    return error;
-}
-
 int gf_record_machine(const char *folder)
 {
     struct gf_machine *machine;
+    char *text = NULL;
+    size_t length;
     int error = gf_machine_load(NULL, &machine);
 
     if (error)
         return error;
-    error = record_topology(folder);
-    if (!error)
+    if (!(error = gf_topology_export(&text, &length)) &&
+        !(error = gf_record_text(folder, "topology.xml", text, length)))
         error = record_system(folder, machine);
+    free(text);
     gf_machine_free(machine);
     return error;
 }

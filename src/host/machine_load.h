@@ -28,5 +28,9 @@ int gf_record_text(const char *folder, const char *name, const char *text, size_
  */
 int gf_record_file(const char *folder, const char *name);
 
-/* The same for several files, whose names follow the prefix. Stops at the first error. */
-int gf_record_files(const char *folder, const char *prefix, const char *const *files, size_t count);
+/*
+ * The same for several files, whose names follow the prefix. Stops at the first error. NULL ends the list.
+ */
+int gf_record_files(const char *folder, const char *prefix, const char *const *files);
+#define GF_RECORD_FILES(folder, prefix, ...)                                                       \
+    gf_record_files(folder, prefix, (const char *const[]){__VA_ARGS__, NULL})

@@ -25,15 +25,15 @@ static const char *const host_files[] = {
     "sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/enabled",
     "var/lib/kubelet/cpu_manager_state",
+    NULL,
 };
 
 /* Copies all files that checks read, including the files of os/procfs.h. */
 static int record_settings(const char *folder)
 {
-    const int error = gf_record_files(folder, "", host_files, GF_ARRAY_LEN(host_files));
+    const int error = gf_record_files(folder, "", host_files);
     return error ? error
-                 : gf_record_files(folder, "", gf_thp_shared_files,
-                                   GF_ARRAY_LEN(gf_thp_shared_files));
+                 : GF_RECORD_FILES(folder, "", gf_thp_shared_files[0], gf_thp_shared_files[1]);
 }
 
 void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret)
@@ -53,8 +53,6 @@ void gf_cpufreq_policy(const char *root, unsigned cpu, struct gf_cpus *ret)
 /* Copies the files of each policy's first online CPU. */
 static int record_clocks(const char *folder)
 {
-    static const char *const files[] = {"scaling_governor", "energy_performance_preference",
-                                        "affected_cpus"};
     struct gf_cpus online = {0}, seen = {0}, policy;
     int error = 0;
 
@@ -65,8 +63,8 @@ static int record_clocks(const char *folder)
             continue;
         gf_cpufreq_policy("", (unsigned)cpu, &policy);
         gf_set_or(&seen, &seen, &policy);
-        error =
-            gf_record_files(folder, gf_text(GF_CPUFREQ, (unsigned)cpu), files, GF_ARRAY_LEN(files));
+        error = GF_RECORD_FILES(folder, gf_text(GF_CPUFREQ, (unsigned)cpu), "scaling_governor",
+                                "energy_performance_preference", "affected_cpus");
     }
     return error;
 }
@@ -97,19 +95,18 @@ static int record_interrupt(const char *folder, const char *path, const char *nu
 /* GPUs, network cards, NVMe disks, and the bridges of PCIe switches. */
 static int record_device(const char *folder, const char *path, const char *bdf)
 {
-    static const char *const of_bridge[] = {"class", "config"};
-    static const char *const of_device[] = {"class", "vendor", "numa_node", "local_cpulist"};
     char prefix[128], class[16];
 
     snprintf(prefix, sizeof(prefix), "%s/%s/", path, bdf);
     if (gf_procfs_read(class, sizeof(class), "", "%sclass", prefix) <= 0)
         return 0;
     if (strncmp(class, "0x0604", 6) == 0)
-        return gf_record_files(folder, prefix, of_bridge, GF_ARRAY_LEN(of_bridge));
+        return GF_RECORD_FILES(folder, prefix, "class", "config");
     if (strncmp(class, "0x03", 4) != 0 && strncmp(class, "0x02", 4) != 0 &&
         strncmp(class, "0x0108", 6) != 0)
         return 0;
-    const int error = gf_record_files(folder, prefix, of_device, GF_ARRAY_LEN(of_device));
+    const int error =
+        GF_RECORD_FILES(folder, prefix, "class", "vendor", "numa_node", "local_cpulist");
     snprintf(prefix, sizeof(prefix), "%s/%s/msi_irqs", path, bdf);
     return error ? error : for_each(folder, prefix, record_interrupt);
 }
@@ -117,17 +114,16 @@ static int record_device(const char *folder, const char *path, const char *bdf)
 /* The check of idle states reads those of the first CPU. */
 static int record_idle_states(const char *folder)
 {
-    static const char *const of_state[] = {"name", "latency", "disable"};
     struct gf_cpus online;
     int error = 0;
 
     if (gf_procfs_set(&online, "", "sys/devices/system/cpu/online"))
         return 0;
     for (unsigned i = 0; i < IDLE_STATES_MAX && !error; i++)
-        error = gf_record_files(
+        error = GF_RECORD_FILES(
             folder,
             gf_text("sys/devices/system/cpu/cpu%d/cpuidle/state%u/", gf_set_next(&online, 0), i),
-            of_state, GF_ARRAY_LEN(of_state));
+            "name", "latency", "disable");
     return error;
 }
 
