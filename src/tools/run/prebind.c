@@ -16,12 +16,9 @@ static void add_gpu(const struct gf_visible_gpu *visible, int device, struct gf_
 {
     struct gf_gpu *gpu = &ret->gpus[ret->count++];
 
-    memset(gpu, 0, sizeof(*gpu));
+    *gpu = (struct gf_gpu){.device = device, .attr_node = -1, .nvml_node = -1};
     memcpy(gpu->bdf, visible->bdf, sizeof(gpu->bdf));
     memcpy(gpu->name, visible->model, sizeof(gpu->name));
-    gpu->device = device;
-    gpu->attr_node = -1;
-    gpu->nvml_node = -1;
 }
 
 /* Whether the nodes of all GPUs of the prediction are known, and are the same. */
@@ -186,7 +183,7 @@ void gf_prebind_apply(const struct gf_options *options, bool dry, struct gf_preb
     }
     gather_facts(&present, &facts, &outer_policy);
     gf_visible_gpus_read(machine, root, &visible);
-    gf_visible_gpus_choose(&visible, getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"));
+    gf_visible_gpus_choose(&visible);
     gf_predict_gpu(machine, &visible, &facts.rank, options->bind, prediction);
     if (prediction->count) {
         decide_binding(machine, &facts, options, ret);

@@ -169,9 +169,10 @@ static int find_device(const struct gf_visible_gpus *visible, const char *word, 
     return (int)number;
 }
 
-void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices, const char *order)
+void gf_visible_gpus_choose(struct gf_visible_gpus *visible)
 {
-    const bool pci_order = in_pci_order(visible, order);
+    const char *devices = getenv("CUDA_VISIBLE_DEVICES");
+    const bool pci_order = in_pci_order(visible, getenv("CUDA_DEVICE_ORDER"));
     struct gf_visible_gpus chosen = {.ordered = true};
     bool taken[GF_VISIBLE_GPUS_MAX] = {false};
 
@@ -284,8 +285,7 @@ void gf_topo_gather(const struct gf_machine *machine, const char *root, struct g
     gf_facts_gather(ret->has_mask ? root : "", environ, &start, &ret->facts);
     gf_visible_gpus_read(machine, root, &ret->all);
     ret->visible = ret->all;
-    gf_visible_gpus_choose(&ret->visible, getenv("CUDA_VISIBLE_DEVICES"),
-                           getenv("CUDA_DEVICE_ORDER"));
+    gf_visible_gpus_choose(&ret->visible);
     for (size_t i = 0; i < machine->gpu_count && ret->gpu_count < GF_VISIBLE_GPUS_MAX; i++)
         add_gpu(ret, &machine->gpus[i]);
 }

@@ -35,12 +35,10 @@ void gf_visible_gpus_read(const struct gf_machine *machine, const char *root,
                           struct gf_visible_gpus *ret);
 
 /*
- * Filters and orders the list by the values of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (NULL if
- * unset). If only the driver can resolve a word, such as a MIG instance, the list stays unchanged,
- * and `doubt` gives the reason.
+ * Filters and orders the list by CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. If only the driver can
+ * resolve a word, such as a MIG instance, the list stays unchanged, and `doubt` gives the reason.
  */
-void gf_visible_gpus_choose(struct gf_visible_gpus *visible, const char *devices,
-                            const char *order);
+void gf_visible_gpus_choose(struct gf_visible_gpus *visible);
 
 /* Records the visible GPUs of this system in the folder, which must exist. Returns 0 or -errno. */
 int gf_visible_gpus_record(const char *folder);
