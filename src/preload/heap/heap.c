@@ -11,6 +11,7 @@
 #include "base/symbols.h"
 #include "config/options.h"
 #include "config/startup_env.h"
+#include "os/launch.h"
 #include "preload/heap/arenas.h"
 #include "preload/heap/big.h"
 #include "preload/heap/boot.h"
@@ -202,17 +203,6 @@ static const char *object_behind(void)
     return NULL;
 }
 
-/* Whether a process with an engine started this process, or one that started this process. */
-static bool is_engines_child(char *const *envp)
-{
-    static const char mark[] = GF_NAME_ENGINE "=";
-
-    for (; envp && *envp; envp++)
-        if (strncmp(*envp, mark, sizeof(mark) - 1) == 0)
-            return true;
-    return false;
-}
-
 static void make_first_block(void)
 {
     je_free(je_malloc(1));
@@ -275,7 +265,8 @@ static void start_jemalloc(void)
     je_malloc_message = NULL;
     gf_monitored_call_start();
     gf_settings_align_tiny();
-    const bool engines_child = is_engines_child(gf_startup_env()->envp);
+    /* Whether a process with an engine started this process, or one that started this process. */
+    const bool engines_child = gf_launch_variable(gf_startup_env()->envp, GF_NAME_ENGINE);
     gf_reclaim_init(gf_settings_decay_is_ours(), engines_child);
     gf_big_init(!je_opt_prof && !je_opt_junk_alloc && !je_opt_zero);
     gf_huge_init(options->profile, engines_child);

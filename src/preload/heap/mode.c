@@ -6,11 +6,6 @@
 
 enum gf_heap_mode gf_mode_now;
 
-static const char *object_file(const char *object)
-{
-    return *object ? gf_path_file_name(object) : "the program";
-}
-
 enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, size_t size,
                                  const char **ret_reason)
 {
@@ -37,7 +32,7 @@ enum gf_heap_mode gf_mode_decide(const struct gf_mode_facts *facts, char *buf, s
     else if (facts->cramped)
         *ret_reason = "too little address space is left for jemalloc";
     else if (options->heap == gf_heap_auto && other)
-        gf_fmt(buf, size, "%.96s serves malloc", object_file(other));
+        gf_fmt(buf, size, "%.96s serves malloc", *other ? gf_path_file_name(other) : "the program");
     else {
         *ret_reason = options->heap == gf_heap_replace ? "GPUFEED_HEAP=replace"
                                                        : "no other allocator is preloaded";
