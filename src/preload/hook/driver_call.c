@@ -81,15 +81,6 @@ _Atomic unsigned *gf_submit_find(unsigned set, CUstream stream, uintptr_t *ret_s
                                                                  : &gf_submissions_elsewhere;
 }
 
-/*
- * Notifies the engine that a context was listed. The sampler starts when the first context gets
- * work.
- */
-static void notify_listed(void)
-{
-    GF_WITH_ENGINE(if (engine->work_seen) engine->work_seen());
-}
-
 void gf_submit_first(const struct gf_submission *submission)
 {
     gf_keep_errno();
@@ -99,7 +90,8 @@ void gf_submit_first(const struct gf_submission *submission)
 
     if (context) {
         if (gf_submissions_list_context(context, device))
-            notify_listed();
+            /* The sampler starts when the first context gets work. */
+            GF_WITH_ENGINE(if (engine->work_seen) engine->work_seen());
         gf_submissions_end_gap(device);
     }
     /*

@@ -26,11 +26,6 @@ static bool notify_leaving(CUcontext context, CUdevice device)
     return notified;
 }
 
-static void notify_left(CUcontext context, CUdevice device, CUresult result)
-{
-    GF_WITH_TRANSFER(transfer->context_left(context, device, result));
-}
-
 static bool is_active(CUdevice device)
 {
     const struct gf_cuda *cuda = gf_driver_functions();
@@ -84,7 +79,7 @@ static void leave_captures(unsigned captures, CUdevice device, CUresult result)
         const CUresult result = real(ended);                                                       \
         leave_captures(captures, device, result);                                                  \
         if (notified)                                                                              \
-            notify_left(context, device, result);                                                  \
+            GF_WITH_TRANSFER(transfer->context_left(context, device, result));                     \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
@@ -153,69 +148,60 @@ CUresult gf_on_cuInit(unsigned int Flags)
 GF_ENTRY(cuInit);
 
 /*
- * Defines the hook of `symbol`. The expression `call` calls `real`. The statement `notify` runs if
- * that call succeeded.
+ * Defines the hook of `symbol`, whose parameters are the last arguments. `around` is applied to the
+ * original's call. The statement `notify` runs if that call succeeded.
  */
-#define NOTIFYING(symbol, parameters, call, notify)                                                \
-    CUresult gf_on_##symbol parameters                                                             \
+#define NOTIFYING(symbol, around, notify, ...)                                                     \
+    CUresult gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                            \
     {                                                                                              \
         GF_FIND_REAL(symbol);                                                                      \
-        const CUresult result = (call);                                                            \
+        const CUresult result = around(real(GF_ARGUMENTS(__VA_ARGS__)));                           \
         if (result == CUDA_SUCCESS) {                                                              \
             notify;                                                                                \
         }                                                                                          \
         return result;                                                                             \
     }                                                                                              \
     GF_ENTRY(symbol)
+#define RETAINING(symbol, ...)                                                                     \
+    NOTIFYING(symbol, IN_DRIVER, notify_device(dev, gf_sighting_retained, 0), __VA_ARGS__)
 
-NOTIFYING(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), IN_DRIVER(real(pctx, dev)),
-          notify_device(dev, gf_sighting_retained, 0));
-NOTIFYING(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev),
-          IN_DRIVER(real(pctx, flags, dev)), notify_device(dev, gf_sighting_retained, 0));
-NOTIFYING(cuCtxCreate_v3,
-          (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned flags,
-           CUdevice dev),
-          IN_DRIVER(real(pctx, paramsArray, numParams, flags, dev)),
-          notify_device(dev, gf_sighting_retained, 0));
-NOTIFYING(cuCtxCreate_v4,
-          (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned flags, CUdevice dev),
-          IN_DRIVER(real(pctx, ctxCreateParams, flags, dev)),
-          notify_device(dev, gf_sighting_retained, 0));
+RETAINING(cuDevicePrimaryCtxRetain, (CUcontext *)pctx, (CUdevice)dev);
+RETAINING(cuCtxCreate_v2, (CUcontext *)pctx, (unsigned)flags, (CUdevice)dev);
+RETAINING(cuCtxCreate_v3, (CUcontext *)pctx, (CUexecAffinityParam *)paramsArray, (int)numParams,
+          (unsigned)flags, (CUdevice)dev);
+RETAINING(cuCtxCreate_v4, (CUcontext *)pctx, (CUctxCreateParams *)ctxCreateParams, (unsigned)flags,
+          (CUdevice)dev);
 
 /* A NULL context does not show which device is used. */
-NOTIFYING(cuCtxSetCurrent, (CUcontext ctx), real(ctx),
-          if (ctx) notify_current(gf_sighting_current, 0));
-NOTIFYING(cuCtxPushCurrent_v2, (CUcontext ctx), real(ctx),
-          if (ctx) notify_current(gf_sighting_current, 0));
+NOTIFYING(cuCtxSetCurrent, , if (ctx) notify_current(gf_sighting_current, 0), (CUcontext)ctx);
+NOTIFYING(cuCtxPushCurrent_v2, , if (ctx) notify_current(gf_sighting_current, 0), (CUcontext)ctx);
 
-NOTIFYING(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize),
-          GF_TIMED(gf_timed_driver_alloc, "cuMemAlloc_v2", bytesize, NULL, real(dptr, bytesize)),
-          notify_current(gf_sighting_memory, bytesize));
-NOTIFYING(cuMemAllocPitch_v2,
-          (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-           unsigned ElementSizeBytes),
-          real(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes),
-          notify_current(gf_sighting_memory, (uint64_t)(pPitch ? *pPitch : WidthInBytes) * Height));
+#define TIMED_ALLOC(call) GF_TIMED(gf_timed_driver_alloc, "cuMemAlloc_v2", bytesize, NULL, call)
+NOTIFYING(cuMemAlloc_v2, TIMED_ALLOC, notify_current(gf_sighting_memory, bytesize),
+          (CUdeviceptr *)dptr, (size_t)bytesize);
+NOTIFYING(cuMemAllocPitch_v2, ,
+          notify_current(gf_sighting_memory, (uint64_t)(pPitch ? *pPitch : WidthInBytes) * Height),
+          (CUdeviceptr *)dptr, (size_t *)pPitch, (size_t)WidthInBytes, (size_t)Height,
+          (unsigned)ElementSizeBytes);
 #define ALLOC_ASYNC(symbol, null_stream)                                                           \
-    NOTIFYING(symbol, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),                     \
-              real(dptr, bytesize, hStream), notify_current(gf_sighting_memory, bytesize))
+    NOTIFYING(symbol, , notify_current(gf_sighting_memory, bytesize), (CUdeviceptr *)dptr,         \
+              (size_t)bytesize, (CUstream)hStream)
 GF_STREAM_PAIR(ALLOC_ASYNC, cuMemAllocAsync);
 /*
  * Reports the current context's device, although the pool may belong to another device or to the
  * host.
  */
 #define ALLOC_FROM_POOL(symbol, null_stream)                                                       \
-    NOTIFYING(symbol, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),  \
-              real(dptr, bytesize, pool, hStream), notify_current(gf_sighting_memory, bytesize))
+    NOTIFYING(symbol, , notify_current(gf_sighting_memory, bytesize), (CUdeviceptr *)dptr,         \
+              (size_t)bytesize, (CUmemoryPool)pool, (CUstream)hStream)
 GF_STREAM_PAIR(ALLOC_FROM_POOL, cuMemAllocFromPoolAsync);
 
 /*
  * The call needs no current context, because its properties name the device. An allocation of host
  * memory does not show which device is used.
  */
-NOTIFYING(cuMemCreate,
-          (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,
-           unsigned long long flags),
-          real(handle, size, prop, flags),
+NOTIFYING(cuMemCreate, ,
           if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-              notify_device(prop->location.id, gf_sighting_memory, size));
+              notify_device(prop->location.id, gf_sighting_memory, size),
+          (CUmemGenericAllocationHandle *)handle, (size_t)size, (const CUmemAllocationProp *)prop,
+          (unsigned long long)flags);

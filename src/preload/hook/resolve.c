@@ -33,11 +33,6 @@ static const struct hooked {
 #include "abi/hooks.def"
 };
 
-static void *original_of(const struct gf_driver *driver, const struct hooked *entry)
-{
-    return *(void *const *)((const char *)&driver->functions + entry->offset);
-}
-
 static bool ends_in(const char *symbol, size_t length, const char *end)
 {
     return length > strlen(end) && memcmp(symbol + length - strlen(end), end, strlen(end)) == 0;
@@ -89,7 +84,7 @@ static void *gf_hook_table_find(const struct gf_driver *driver, const void *addr
     if (!driver || (uintptr_t)address - driver->start >= driver->end - driver->start)
         return NULL;
     for (size_t i = 0; i < GF_ARRAY_LEN(hooked); i++) {
-        if (original_of(driver, &hooked[i]) != address)
+        if (*(void *const *)((const char *)&driver->functions + hooked[i].offset) != address)
             continue;
         if (found && !have_same_stem(found, &hooked[i]))
             return NULL;

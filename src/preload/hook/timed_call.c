@@ -11,12 +11,6 @@ bool gf_stream_is_uncaptured(const struct gf_cuda *cuda, CUstream stream)
            status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static bool has_queries(const struct gf_cuda *cuda)
-{
-    return cuda && cuda->cuThreadExchangeStreamCaptureMode && cuda->cuStreamIsCapturing &&
-           cuda->cuStreamQuery && cuda->cuEventQuery && cuda->cuCtxGetCurrent;
-}
-
 /* Without a context each query fails, and CUDA tools would report that as the program's error. */
 static bool has_context(const struct gf_cuda *cuda)
 {
@@ -31,7 +25,8 @@ static CUresult query_driver(CUstream stream, CUevent event)
     const struct gf_cuda *cuda = gf_driver_functions();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    if (!has_queries(cuda))
+    if (!cuda || !cuda->cuThreadExchangeStreamCaptureMode || !cuda->cuStreamIsCapturing ||
+        !cuda->cuStreamQuery || !cuda->cuEventQuery || !cuda->cuCtxGetCurrent)
         return result;
     const int error = errno, cancel = gf_thread_hold_cancel();
     if (has_context(cuda) && cuda->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS) {
