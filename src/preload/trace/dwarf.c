@@ -232,22 +232,6 @@ static void set_expression(struct machine *m, enum gf_rule rule)
     gf_bytes_skip(&m->bytes, gf_bytes_uleb(&m->bytes));
 }
 
-static bool remember_row(struct machine *m)
-{
-    if (m->depth == GF_ARRAY_LEN(m->rows->kept))
-        return false;
-    m->rows->kept[m->depth++] = m->rows->now;
-    return true;
-}
-
-static bool restore_row(struct machine *m)
-{
-    if (!m->depth)
-        return false;
-    m->rows->now = m->rows->kept[--m->depth];
-    return true;
-}
-
 static void restore_column(struct machine *m, uint64_t column)
 {
     if (column < GF_REGISTERS) {
@@ -351,10 +335,16 @@ static bool step_rest(struct machine *m, unsigned code)
     case 0x04:
         m->location += gf_bytes_u32(&m->bytes) * m->common->code_align;
         return true;
-    case 0x0a:
-        return remember_row(m);
-    case 0x0b:
-        return restore_row(m);
+    case 0x0a: /* remember_state */
+        if (m->depth == GF_ARRAY_LEN(m->rows->kept))
+            return false;
+        m->rows->kept[m->depth++] = m->rows->now;
+        return true;
+    case 0x0b: /* restore_state */
+        if (!m->depth)
+            return false;
+        m->rows->now = m->rows->kept[--m->depth];
+        return true;
     case 0x2e: /* GNU_args_size */
         gf_bytes_uleb(&m->bytes);
         return true;
