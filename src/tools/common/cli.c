@@ -127,19 +127,6 @@ int gf_flags_next(struct gf_flags *reader)
     return code;
 }
 
-/*
- * Called after GF_FLAG_END. Returns the next operand, and gf_flags_next continues after it. Returns
- * NULL at the end of argv. After "--", only operands follow.
- */
-static const char *next_operand(struct gf_flags *reader)
-{
-    if (reader->at >= reader->argc)
-        return NULL;
-    const char *operand = reader->argv[reader->at++];
-    optind = reader->at;
-    return operand;
-}
-
 int gf_flags_excess(const char *word)
 {
     return gf_cli_fail(GF_EXIT_USAGE, "unexpected argument %s; see `gpufeed help %s`", word,
@@ -149,10 +136,8 @@ int gf_flags_excess(const char *word)
 bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *closure,
                    int *ret_code)
 {
-    const char *operand = "";
-
     *ret_code = GF_EXIT_OK;
-    while (operand && *ret_code == GF_EXIT_OK) {
+    while (*ret_code == GF_EXIT_OK) {
         const int code = gf_flags_next(reader);
         if (code == GF_FLAG_HELP) {
             words->help();
@@ -164,9 +149,14 @@ bool gf_flags_read(struct gf_flags *reader, const struct gf_words *words, void *
             *ret_code = words->flag(closure, code, reader);
         else if (words->leaves_rest && reader->ended)
             break;
-        else if ((operand = next_operand(reader)))
+        else if (reader->at >= reader->argc)
+            break;
+        else {
+            const char *operand = reader->argv[reader->at++];
+            optind = reader->at; /* gf_flags_next continues after it */
             *ret_code =
                 words->operand ? words->operand(closure, operand) : gf_flags_excess(operand);
+        }
     }
     return *ret_code == GF_EXIT_OK;
 }

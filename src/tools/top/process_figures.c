@@ -59,17 +59,6 @@ static void find_most(const json_t *rows, const char *field, double *ret_most, c
     gf_plain_text(buf);
 }
 
-/* Finds the cause for which a GPU had nothing to do for the longest time. */
-static void find_idle_cause(const json_t *report, char *ret, size_t size)
-{
-    json_t *device;
-    double most = 0;
-    size_t i;
-
-    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
-        find_most(gf_report_at(device, "causes"), "s", &most, ret, size);
-}
-
 /* Returns the share of the GPUs' time without work between two reports; -1 if unknown. */
 static double idle_share(const struct gf_top_sums *now, const struct gf_top_sums *before)
 {
@@ -83,7 +72,9 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
     const json_t *report = snapshot->report, *gpus = json_object_get(report, "gpus");
     const struct gf_top_sums now = history->now, from = history->before;
     const double passed = now.seconds > from.seconds ? now.seconds - from.seconds : 1;
-    double most = 0;
+    double most = 0, most_idle = 0;
+    json_t *device;
+    size_t i;
 
     *ret = (struct gf_process_figures){
         .rank = gf_report_rank(report),
@@ -99,7 +90,9 @@ void gf_process_figures_read(const struct gf_snapshot *snapshot,
     };
     if (!ret->marks_steps && json_is_object(gf_report_at(report, "step_times")))
         ret->detected_steps = gf_max((now.detected_steps - from.detected_steps) / passed, 0.0);
-    find_idle_cause(report, ret->idle_cause, sizeof(ret->idle_cause));
+    json_array_foreach(gf_report_at(report, "gpu_time.devices"), i, device)
+        find_most(gf_report_at(device, "causes"), "s", &most_idle, ret->idle_cause,
+                  sizeof(ret->idle_cause));
     find_most(gf_report_at(report, "stalls.causes"), "us", &most, ret->stall_cause,
               sizeof(ret->stall_cause));
     if (json_array_size(gpus))
