@@ -116,3 +116,23 @@ static inline void gf_scratch_give(void *at, size_t bytes)
     if (at)
         gf_scratch_unmap(at, bytes);
 }
+
+/*
+ * A list of up to 11 parameters, each with its type in parentheses, such as (CUevent)hEvent,
+ * (unsigned)flags: as the parameters of a function, and as the arguments of a call.
+ */
+#define GF_PARAMETERS(...) GF_EACH_11(GF_WITH_TYPE, __VA_ARGS__)
+#define GF_ARGUMENTS(...) GF_EACH_11(GF_WITHOUT_TYPE, __VA_ARGS__)
+#define GF_WITH_TYPE(type) type
+#define GF_WITHOUT_TYPE(type)
+#define GF_EACH_1(of, one) of one
+#define GF_EACH_2(of, one, ...) of one __VA_OPT__(, GF_EACH_1(of, __VA_ARGS__))
+#define GF_EACH_3(of, one, ...) of one __VA_OPT__(, GF_EACH_2(of, __VA_ARGS__))
+#define GF_EACH_4(of, one, ...) of one __VA_OPT__(, GF_EACH_3(of, __VA_ARGS__))
+#define GF_EACH_5(of, one, ...) of one __VA_OPT__(, GF_EACH_4(of, __VA_ARGS__))
+#define GF_EACH_6(of, one, ...) of one __VA_OPT__(, GF_EACH_5(of, __VA_ARGS__))
+#define GF_EACH_7(of, one, ...) of one __VA_OPT__(, GF_EACH_6(of, __VA_ARGS__))
+#define GF_EACH_8(of, one, ...) of one __VA_OPT__(, GF_EACH_7(of, __VA_ARGS__))
+#define GF_EACH_9(of, one, ...) of one __VA_OPT__(, GF_EACH_8(of, __VA_ARGS__))
+#define GF_EACH_10(of, one, ...) of one __VA_OPT__(, GF_EACH_9(of, __VA_ARGS__))
+#define GF_EACH_11(of, one, ...) of one __VA_OPT__(, GF_EACH_10(of, __VA_ARGS__))

@@ -207,26 +207,6 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made);
     })
 
 /*
- * A list of up to 11 parameters, each with its type in parentheses, such as (CUevent)hEvent,
- * (unsigned)flags: as the parameters of a function, and as the arguments of a call.
- */
-#define GF_PARAMETERS(...) GF_EACH_11(GF_WITH_TYPE, __VA_ARGS__)
-#define GF_ARGUMENTS(...) GF_EACH_11(GF_WITHOUT_TYPE, __VA_ARGS__)
-#define GF_WITH_TYPE(type) type
-#define GF_WITHOUT_TYPE(type)
-#define GF_EACH_1(of, one) of one
-#define GF_EACH_2(of, one, ...) of one __VA_OPT__(, GF_EACH_1(of, __VA_ARGS__))
-#define GF_EACH_3(of, one, ...) of one __VA_OPT__(, GF_EACH_2(of, __VA_ARGS__))
-#define GF_EACH_4(of, one, ...) of one __VA_OPT__(, GF_EACH_3(of, __VA_ARGS__))
-#define GF_EACH_5(of, one, ...) of one __VA_OPT__(, GF_EACH_4(of, __VA_ARGS__))
-#define GF_EACH_6(of, one, ...) of one __VA_OPT__(, GF_EACH_5(of, __VA_ARGS__))
-#define GF_EACH_7(of, one, ...) of one __VA_OPT__(, GF_EACH_6(of, __VA_ARGS__))
-#define GF_EACH_8(of, one, ...) of one __VA_OPT__(, GF_EACH_7(of, __VA_ARGS__))
-#define GF_EACH_9(of, one, ...) of one __VA_OPT__(, GF_EACH_8(of, __VA_ARGS__))
-#define GF_EACH_10(of, one, ...) of one __VA_OPT__(, GF_EACH_9(of, __VA_ARGS__))
-#define GF_EACH_11(of, one, ...) of one __VA_OPT__(, GF_EACH_10(of, __VA_ARGS__))
-
-/*
  * Define the hooks of both stream flavours of a function that submits work, if the hooks only record
  * the submission. of: the function's stream argument. The last arguments are its parameters.
  */

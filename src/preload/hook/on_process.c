@@ -64,30 +64,27 @@ static void end_start(bool released)
         result;                                                                                    \
     })
 
-#define STARTER(type, symbol, parameters, ...)                                                     \
-    type gf_on_##symbol parameters                                                                 \
+#define STARTER(type, symbol, ...)                                                                 \
+    type gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                                \
     {                                                                                              \
-        return STARTED_BY(symbol, symbol, __VA_ARGS__);                                            \
+        return STARTED_BY(symbol, symbol, GF_ARGUMENTS(__VA_ARGS__));                              \
     }
 
-STARTER(int, execve, (const char *path, char *const argv[], char *const envp[]), path, argv, envp)
-STARTER(int, execv, (const char *path, char *const argv[]), path, argv)
-STARTER(int, execvp, (const char *file, char *const argv[]), file, argv)
-STARTER(int, execvpe, (const char *file, char *const argv[], char *const envp[]), file, argv, envp)
-STARTER(int, fexecve, (int fd, char *const argv[], char *const envp[]), fd, argv, envp)
-STARTER(int, execveat,
-        (int fd, const char *path, char *const argv[], char *const envp[], int flags), fd, path,
-        argv, envp, flags)
-STARTER(int, posix_spawn,
-        (pid_t * ret, const char *path, const posix_spawn_file_actions_t *actions,
-         const posix_spawnattr_t *attr, char *const argv[], char *const envp[]),
-        ret, path, actions, attr, argv, envp)
-STARTER(int, posix_spawnp,
-        (pid_t * ret, const char *file, const posix_spawn_file_actions_t *actions,
-         const posix_spawnattr_t *attr, char *const argv[], char *const envp[]),
-        ret, file, actions, attr, argv, envp)
-STARTER(int, system, (const char *command), command)
-STARTER(FILE *, popen, (const char *command, const char *mode), command, mode)
+STARTER(int, execve, (const char *)path, (char *const *)argv, (char *const *)envp)
+STARTER(int, execv, (const char *)path, (char *const *)argv)
+STARTER(int, execvp, (const char *)file, (char *const *)argv)
+STARTER(int, execvpe, (const char *)file, (char *const *)argv, (char *const *)envp)
+STARTER(int, fexecve, (int)fd, (char *const *)argv, (char *const *)envp)
+STARTER(int, execveat, (int)fd, (const char *)path, (char *const *)argv, (char *const *)envp,
+        (int)flags)
+STARTER(int, posix_spawn, (pid_t *)ret, (const char *)path,
+        (const posix_spawn_file_actions_t *)actions, (const posix_spawnattr_t *)attr,
+        (char *const *)argv, (char *const *)envp)
+STARTER(int, posix_spawnp, (pid_t *)ret, (const char *)file,
+        (const posix_spawn_file_actions_t *)actions, (const posix_spawnattr_t *)attr,
+        (char *const *)argv, (char *const *)envp)
+STARTER(int, system, (const char *)command)
+STARTER(FILE *, popen, (const char *)command, (const char *)mode)
 
 static size_t vector_size(const char *first, va_list *rest)
 {
@@ -230,43 +227,39 @@ static int note_limit(int result, int resource, const void *set)
     return result;
 }
 
-#define LIMIT_HOOK(symbol, parameters, ...)                                                        \
-    int gf_on_##symbol parameters                                                                  \
+#define LIMIT_HOOK(symbol, ...)                                                                    \
+    int gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                                 \
     {                                                                                              \
-        return note_limit(gf_originals()->symbol(__VA_ARGS__), (int)resource, limit);              \
+        return note_limit(gf_originals()->symbol(GF_ARGUMENTS(__VA_ARGS__)), (int)resource,        \
+                          limit);                                                                  \
     }
 
-LIMIT_HOOK(setrlimit, (__rlimit_resource_t resource, const struct rlimit *limit), resource, limit)
-LIMIT_HOOK(setrlimit64, (__rlimit_resource_t resource, const struct rlimit64 *limit), resource,
-           limit)
-LIMIT_HOOK(prlimit,
-           (pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit,
-            struct rlimit *ret_old),
-           pid, resource, limit, ret_old)
-LIMIT_HOOK(prlimit64,
-           (pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit,
-            struct rlimit64 *ret_old),
-           pid, resource, limit, ret_old)
+LIMIT_HOOK(setrlimit, (__rlimit_resource_t)resource, (const struct rlimit *)limit)
+LIMIT_HOOK(setrlimit64, (__rlimit_resource_t)resource, (const struct rlimit64 *)limit)
+LIMIT_HOOK(prlimit, (pid_t)pid, (__rlimit_resource_t)resource, (const struct rlimit *)limit,
+           (struct rlimit *)ret_old)
+LIMIT_HOOK(prlimit64, (pid_t)pid, (__rlimit_resource_t)resource, (const struct rlimit64 *)limit,
+           (struct rlimit64 *)ret_old)
 
 /*
  * The hooks of the functions that lock memory. Freed memory that the heap keeps counts against
  * RLIMIT_MEMLOCK if it was locked. So if the kernel refuses, the heap returns it, and the call is
  * repeated.
  */
-#define LOCK_HOOK(symbol, parameters, ...)                                                         \
-    int gf_on_##symbol parameters                                                                  \
+#define LOCK_HOOK(symbol, ...)                                                                     \
+    int gf_on_##symbol(GF_PARAMETERS(__VA_ARGS__))                                                 \
     {                                                                                              \
-        const int error = errno, result = gf_originals()->symbol(__VA_ARGS__);                     \
+        const int error = errno, result = gf_originals()->symbol(GF_ARGUMENTS(__VA_ARGS__));       \
         if (gf_likely(!result) || (errno != ENOMEM && errno != EAGAIN) || !gf_thread_is_own() ||   \
             !gf_reclaim_for_call())                                                                \
             return result;                                                                         \
         errno = error;                                                                             \
-        return gf_originals()->symbol(__VA_ARGS__);                                                \
+        return gf_originals()->symbol(GF_ARGUMENTS(__VA_ARGS__));                                  \
     }
 
-LOCK_HOOK(mlock, (const void *at, size_t bytes), at, bytes)
-LOCK_HOOK(mlock2, (const void *at, size_t bytes, unsigned flags), at, bytes, flags)
-LOCK_HOOK(mlockall, (int flags), flags)
+LOCK_HOOK(mlock, (const void *)at, (size_t)bytes)
+LOCK_HOOK(mlock2, (const void *)at, (size_t)bytes, (unsigned)flags)
+LOCK_HOOK(mlockall, (int)flags)
 
 /*
  * The hook of munmap. In a process that uses a GPU, helpers may first remove the page table entries
