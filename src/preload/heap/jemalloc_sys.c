@@ -93,12 +93,12 @@ static int monitored_munmap(void *address, size_t size)
     return result;
 }
 
-static int monitored_madvise(void *address, size_t size, int advice)
+static int monitored_purge(void *address, size_t size)
 {
     if (is_unseen())
-        return (int)syscall(SYS_madvise, address, size, advice);
+        return (int)syscall(SYS_madvise, address, size, MADV_DONTNEED);
     begin_monitored();
-    const int result = madvise(address, size, advice);
+    const int result = madvise(address, size, MADV_DONTNEED);
     end_monitored();
     return result;
 }
@@ -236,7 +236,7 @@ static GF_COLD int purge_locked(void *address, size_t size)
 
 static int purge(void *address, size_t size)
 {
-    const int result = monitored_madvise(address, size, MADV_DONTNEED);
+    const int result = monitored_purge(address, size);
 
     return gf_unlikely(result != 0 && errno == EINVAL) ? purge_locked(address, size) : result;
 }
