@@ -154,12 +154,10 @@ static bool read_augmentation(const char *letters, struct gf_bytes *bytes, struc
         case 'L':
             gf_bytes_u8(bytes);
             break;
-        case 'P': {
-            const unsigned encoding = gf_bytes_u8(bytes);
-            if (!read_offset(bytes, encoding, &skipped))
+        case 'P':
+            if (!read_offset(bytes, gf_bytes_u8(bytes), &skipped))
                 return false;
             break;
-        }
         case 'S':
             ret->signal = true;
             break;

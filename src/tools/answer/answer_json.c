@@ -78,13 +78,12 @@ static json_t *tables_of(const struct gf_answer *answer, unsigned top, enum gf_b
         if (wanted != GF_BY_COUNT && wanted != by)
             continue;
         /* The list answer->causes also contains stalls of processes without a log. */
-        if (by == GF_BY_CAUSE) {
-            json_array_append_new(list, table_of(answer, &answer->causes, top));
-            continue;
-        }
-        struct gf_tally tally = gf_tally(answer->job, by, GF_BY_CAUSE);
+        const bool is_kept = by == GF_BY_CAUSE;
+        const struct gf_tally tally =
+            is_kept ? answer->causes : gf_tally(answer->job, by, GF_BY_CAUSE);
         json_array_append_new(list, table_of(answer, &tally, top));
-        free(tally.rows);
+        if (!is_kept)
+            free(tally.rows);
     }
     return list;
 }
