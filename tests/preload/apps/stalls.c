@@ -159,18 +159,29 @@ static void *mapper(void *unused)
     return unused;
 }
 
+/* Returns the CPU time in microseconds in which the parent copied the page tables. */
+static long fork_once(void)
+{
+    const uint64_t before = account().cpu;
+    const pid_t child = fork();
+    if (!child)
+        _exit(0);
+    const uint64_t after = account().cpu;
+    waitpid(child, NULL, 0);
+    return (long)((after - before) / 1000);
+}
+
 static void forking(void)
 {
     pthread_t thread;
-    char *ballast = malloc(600 * MIB);
-    for (size_t i = 0; i < 600 * MIB; i += 4096)
-        ballast[i] = 1;
+    const size_t most = 600 * MIB;
+    char *ballast = malloc(most);
+    for (size_t touched = 0; touched < most && (touched % (50 * MIB) || fork_once() < 4 * min_us);
+         touched += 4096)
+        ballast[touched] = 1;
     pthread_create(&thread, NULL, mapper, NULL);
     for (long i = 0; i < count; i++) {
-        const pid_t child = fork();
-        if (!child)
-            _exit(0);
-        waitpid(child, NULL, 0);
+        fork_once();
         usleep(1000);
     }
     done = 1;
