@@ -195,7 +195,8 @@ def unmapped(program, compile_c, run, tmp_path):
     def go(body, threads=4, kept=0, **environment):
         """Returns how many MiB of each range were resident when libc's munmap was called, natively and with the library,
         which keeps `kept` files open at this time."""
-        text = PROLOGUE + f"WANTED, FOLDER = {threads - 1}, '/var/tmp'\n" + textwrap.dedent(BODY) + body
+        helpers = threads - 1 if threads > 2 else 0
+        text = PROLOGUE + f"WANTED, FOLDER = {helpers}, '/var/tmp'\n" + textwrap.dedent(BODY) + body
         command = ["/usr/bin/python3", "-c", text]
         environment["GPUFEED_STAGE_THREADS"] = threads
         done = (run(*command, sim=True, LD_PRELOAD=spy, preload=False),
