@@ -202,8 +202,10 @@ static bool h2d_allow_next(const struct gf_stage_request *request, struct gf_pip
 static void h2d_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                     struct progress *p)
 {
-    while (p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
-        const uint32_t seen = gf_pieces_events(&pipeline->job);
+    /* Events are read before the end: a piece that fails afterwards ends the wait. */
+    for (uint32_t seen;
+         seen = gf_pieces_events(&pipeline->job),
+         p->issued < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken;) {
         if (p->issued < p->allowed && gf_pipeline_is_copied(pipeline, p->issued))
             send_chunk(request, pipeline, p);
         else if (!h2d_allow_next(request, pipeline, p, false) && !p->broken &&
@@ -416,8 +418,9 @@ static bool d2h_step(const struct gf_stage_request *request, struct gf_pipeline 
 static void d2h_run(const struct gf_stage_request *request, struct gf_pipeline *pipeline,
                     struct progress *p)
 {
-    while (p->placed < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken) {
-        const uint32_t seen = gf_pieces_events(&pipeline->job);
+    for (uint32_t seen;
+         seen = gf_pieces_events(&pipeline->job), /* as in h2d_run */
+         p->placed < gf_pipeline_end(pipeline) && p->result == CUDA_SUCCESS && !p->broken;) {
         if (d2h_step(request, pipeline, p) || p->broken)
             continue;
         if (p->placed < p->arrived)
