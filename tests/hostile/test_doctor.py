@@ -355,6 +355,15 @@ def test_a_topology_of_brackets(run, tmp_path):
     assert done.returncode == 0, done
 
 
+def test_a_log_of_brackets(machine):
+    """The number behind the brackets would be searched from each message of a read to its end."""
+    read = (b"NVRM: Xid (" * 11900 + b"):" * 65500).ljust((256 << 10) - 5) + b"): 9"
+    (machine / "dev").mkdir()
+    (machine / "dev/kmsg").write_bytes(read * 4 + b"NVRM: Xid (PCI:0000:1b:00): 79, pid=1\n")
+    done = bounded("doctor", "--machine", machine)
+    assert done.returncode == 1 and "Xid 79" in done.stdout, done
+
+
 @pytest.mark.parametrize("kind", ["Machine", "NUMANode", "Cache", "PCIDev", "Misc", "PU"])
 @pytest.mark.parametrize("tag", ["root", "topology", 'topology version="2.0"'])
 @pytest.mark.parametrize("inside", ["", "PU", "NUMANode"])

@@ -360,21 +360,19 @@ struct first_lines {
     char text[GF_ARRAY_LEN(xids)][160];
 };
 
+/* The end of the brackets is searched only up to the next ones, so the time is proportional to the text. */
 static void scan_text(const char *text, struct first_lines *first)
 {
-    for (const char *at = text; (at = strstr(at, "NVRM: Xid ("));) {
-        const char *number = strstr(at, "): ");
-        at++;
-        if (!number)
-            return;
-        const unsigned long xid = strtoul(number + 3, NULL, 10);
-        for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++) {
-            if (xids[i].number != xid)
-                continue;
-            if (!*first->text[i])
-                snprintf(first->text[i], sizeof(first->text[i]), "%.*s", (int)strcspn(at - 1, "\n"),
-                         at - 1);
-        }
+    static const char begin[] = "NVRM: Xid (", end[] = "): ";
+
+    for (const char *line = text; (line = strstr(line, begin)); line++) {
+        const char *at = line + strlen(begin);
+        at += strcspn(at, "()\n");
+        const unsigned long xid = gf_begins(at, end) ? strtoul(at + strlen(end), NULL, 10) : 0;
+        for (size_t i = 0; i < GF_ARRAY_LEN(xids); i++)
+            if (xids[i].number == xid && !*first->text[i])
+                snprintf(first->text[i], sizeof(first->text[i]), "%.*s", (int)strcspn(line, "\n"),
+                         line);
     }
 }
 
