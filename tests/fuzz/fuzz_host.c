@@ -45,13 +45,24 @@ static const char *const files[] = {
 
 static bool is_number(double value)
 {
-    return value >= 0 && value < 1e18;
+    return value >= 0 && value <= (double)INT64_MAX;
+}
+
+static void check_headroom(int node)
+{
+    struct gf_headroom room;
+
+    gf_headroom_read(root, node, &room);
+    CHECK(room.bytes <= room.cgroup && room.bytes <= room.host && room.bytes <= room.node);
+    CHECK(room.bytes == room.cgroup || room.bytes == room.host || room.bytes == room.node);
+    CHECK((room.cgroup == GF_HEADROOM_UNKNOWN) == (room.cgroup_file == NULL));
+    CHECK(room.cgroup <= room.limit);
+    CHECK(gf_headroom_source(&room));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static bool made;
-    struct gf_headroom room;
     struct gf_pressure pressure;
     struct gf_cpus cpus;
 
@@ -66,14 +77,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_root();
     made = true;
     put_files(data, size);
-    for (int node = -1; node < 1; node++) {
-        gf_headroom_read(root, node, &room);
-        CHECK(room.bytes <= room.cgroup && room.bytes <= room.host && room.bytes <= room.node);
-        CHECK(room.bytes == room.cgroup || room.bytes == room.host || room.bytes == room.node);
-        CHECK((room.cgroup == GF_HEADROOM_UNKNOWN) == (room.cgroup_file == NULL));
-        CHECK(room.cgroup <= room.limit);
-        CHECK(gf_headroom_source(&room));
-    }
+    check_headroom(-1);
+    check_headroom(0);
     gf_pressure_read(root, &pressure);
     CHECK(pressure.stalled_us == GF_PRESSURE_UNKNOWN || pressure.stalled_file);
     CHECK(pressure.limited == GF_PRESSURE_UNKNOWN || pressure.limited_file);

@@ -63,6 +63,7 @@ static void check_output(int (*command)(int, char **), int argc, char **argv)
     const int out = dup(STDOUT_FILENO), error = dup(STDERR_FILENO);
 
     CHECK(to >= 0 && out >= 0 && error >= 0);
+    gf_cli_verb = argv[0]; /* messages begin with it */
     fflush(stdout);
     CHECK(dup2(to, STDOUT_FILENO) >= 0 && dup2(to, STDERR_FILENO) >= 0);
     const int code = command(argc, argv);
