@@ -42,15 +42,16 @@ static struct gf_stream_slot *take_stream_slot(CUstream stream, const struct gf_
             !gf_cas_acquire(&slot->stream, &none, GF_SUBMIT_FILLING))
             continue;
         gf_store_relaxed(&slot->work, 0);
+        gf_store_relaxed(&slot->visible.context, (uintptr_t)facts->context);
         /*
          * The stream may have got work before it was listed. A thread may yet store what it has seen
-         * of an earlier stream, so no number is used again.
+         * of an earlier stream, so no number is used again. A hook that found that stream may count
+         * its result now, so the addition is atomic. It comes after what was handed on, and before
+         * `first`, by which such a hook sees that the slot has another stream.
          */
-        const uint32_t made = gf_load_relaxed(&slot->visible.made);
+        const uint32_t made = gf_add_release(&slot->visible.made, 1);
         gf_store_relaxed(&slot->visible.seen, made);
-        gf_store_relaxed(&slot->visible.first, made + 1);
-        gf_store_relaxed(&slot->visible.context, (uintptr_t)facts->context);
-        gf_store_release(&slot->visible.made, made + 1); /* after what was handed on */
+        gf_store_release(&slot->visible.first, made + 1);
         fill_slot(slot, facts);
         const size_t number = (size_t)(slot - gf_submissions.slots);
         atomic_fetch_or(&gf_submissions.listed[number / 64], UINT64_C(1) << number % 64);

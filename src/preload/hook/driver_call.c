@@ -130,7 +130,7 @@ CUresult gf_submit_visible(CUstream stream, CUresult result)
         note_uncounted(stream, context);
         return result;
     }
-    const uint32_t first = gf_load_relaxed(&visible->first);
+    const uint32_t first = gf_load_acquire(&visible->first); /* before the addition */
     gf_visible_add(visible,
                    is_predefined(stream) ? (uintptr_t)context : gf_load_relaxed(&visible->context));
     /*
