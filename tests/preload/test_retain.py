@@ -270,7 +270,7 @@ def test_a_thread_fills_without_faults(feed):  # noqa: F811
     faults = []
 
     def loop():
-        for _ in range(10):
+        for _ in range(20):
             fill(64)
             faults.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt)
     thread = threading.Thread(target=loop)
@@ -278,4 +278,5 @@ def test_a_thread_fills_without_faults(feed):  # noqa: F811
     thread.join()
     say["faults"] = faults
 """)
-    assert found["faults"][-1] - found["faults"][0] < 256
+    # On a busy machine, the engine's budget may begin after the first fills. Huge pages take 32 faults to fill.
+    assert found["faults"][-1] - found["faults"][9] < 256
