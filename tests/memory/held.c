@@ -16,12 +16,16 @@
  *   loop      batches of MIB in blocks of 1 MiB, ten times, beside 3 * MIB that stay
  *   larger    the same in one block
  *   holes     three blocks of a quarter of MIB beside one that the next round replaces, 50 times
+ *   sealed    the same, and then frees that one as a process that may install a filter of system calls
+ *   foreign   the same, and then frees that one after it has mapped shared memory over a page of it
  */
 #include "program.h"
 
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 static void many(size_t total, size_t least, size_t spread)
 {
@@ -93,7 +97,7 @@ static void beside_live(size_t size, int one)
             many(size, MIB, 0);
 }
 
-static void beside_newest(size_t size)
+static char *beside_newest(size_t size)
 {
     char *newest = NULL, *block[3];
     for (int round = 0; round < 50; round++) {
@@ -105,6 +109,18 @@ static void beside_newest(size_t size)
         for (int i = 0; i < 3; i++)
             free(block[i]);
     }
+    return newest;
+}
+
+/* The heap returns these blocks to the kernel: what is below them is a hole no more. */
+static void end_newest(char *newest, bool filtered)
+{
+    void *const page = (void *)(((uintptr_t)newest + PAGE - 1) / PAGE * PAGE);
+    if (filtered ? prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                 : mmap(page, PAGE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0) == MAP_FAILED)
+        fail("change");
+    free(newest);
 }
 
 static int use(const char *kind, size_t size)
@@ -130,6 +146,8 @@ static int use(const char *kind, size_t size)
         beside_live(size, kind[1] == 'a');
     else if (strcmp(kind, "holes") == 0)
         beside_newest(size / 4);
+    else if (strcmp(kind, "sealed") == 0 || strcmp(kind, "foreign") == 0)
+        end_newest(beside_newest(size / 4), kind[0] == 's');
     else if (strcmp(kind, "locked") == 0)
         locked(size);
     else if (strcmp(kind, "grown") == 0) {

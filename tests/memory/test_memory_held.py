@@ -78,3 +78,11 @@ def test_holes_below_a_live_block_are_not_taken_anew(programs, mib):
     ours, native = (measure(programs("held"), "holes", mib, 0, 0, env=own) for own in ({**PROCESSES["plain"], **LIBRARY}, NATIVE["glibc"]))
     assert ours["faults"] <= 1.5 * native["faults"], (ours, native)
     assert ours["held"] <= native["held"] + START_BUDGET["plain"], (ours, native)
+
+
+@pytest.mark.parametrize("kind,layout", [("sealed", ()), ("foreign", ()), ("sealed", ("setarch", "-L")), ("holes", ("setarch", "-L"))])
+def test_no_hole_stays_that_glibc_would_return(programs, kind, layout):
+    """A kernel that maps upwards (setarch -L) has other blocks below."""
+    ours, native = (result_of(start(programs("held"), kind, 80, 0, 0, env=own, prefix=layout))
+                    for own in ({**PROCESSES["plain"], **LIBRARY}, NATIVE["glibc"]))
+    assert ours["held"] <= native["held"] + START_BUDGET["plain"], (ours, native)

@@ -192,7 +192,7 @@ static void *alloc(size_t size, size_t alignment, bool zero)
         gf_overrides_zero((void *)range.start, range.size);
     count_live(0, range.size);
     set_word(word, range.size, range.size - size);
-    gf_pool_lives(range.start);
+    gf_pool_lives(range.start, range.size);
     gf_first_touch_allocated((void *)range.start, range.size, range.size);
     return (void *)range.start;
 }
@@ -313,9 +313,10 @@ static void *resize(void *block, size_t before, size_t after)
     const uintptr_t to = grow_mapping(start, before, after);
     set_word(gf_big_find_word(to ? to : start), to ? after : before, 0);
     if (to) {
-        gf_pool_lives(to);
+        gf_pool_lives(to, after);
         count_live(before, after);
         gf_first_touch_allocated((void *)(to + before), after - before, after);
+        gf_reclaim_check(gf_reclaim_mappings);
     }
     return (void *)to;
 }

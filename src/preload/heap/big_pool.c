@@ -332,11 +332,12 @@ static void insert_at(size_t i, struct gf_range range)
     gf_add_relaxed(&gf_budget.pool, (int64_t)range.size);
 }
 
-void gf_pool_lives(uintptr_t start)
+void gf_pool_lives(uintptr_t start, size_t size)
 {
     uintptr_t before = gf_load_relaxed(&bottom);
 
-    while (gf_unlikely(start < before) && !gf_cas_weak_relaxed(&bottom, &before, start))
+    while (gf_unlikely(start < before) && size <= GF_BUDGET_MAPPED_MAX &&
+           !gf_cas_weak_relaxed(&bottom, &before, start))
         ;
 }
 
@@ -345,13 +346,13 @@ static uintptr_t lowest_live(uintptr_t end)
 {
     uintptr_t first = gf_load_relaxed(&bottom), at = first;
 
-    for (const gf_big_word *word; at < end; at += GF_BIG_ALIGN) {
-        word = gf_big_find_word(at);
-        const size_t size = word ? gf_load_relaxed(word) : 0;
-        if (size && size < GF_BUDGET_MAPPED_MAX + GF_JEMALLOC_PAGE)
+    for (size_t step; at < end; at += step) {
+        const gf_big_word *const word = gf_big_find_word(at);
+        const size_t size = word ? gf_load_relaxed(word) & ~((size_t)GF_JEMALLOC_PAGE - 1) : 0;
+        if (size && size <= GF_BUDGET_MAPPED_MAX)
             break;
-        if (!word)
-            at |= GF_BIG_PART_SPAN - GF_BIG_ALIGN;
+        step = !word ? GF_BIG_PART_SPAN - at % GF_BIG_PART_SPAN
+                     : (gf_max(size, 1) + GF_BIG_ALIGN - 1) & ~(GF_BIG_ALIGN - 1);
     }
     gf_cas_relaxed(&bottom, &first, at);
     return at;
@@ -359,11 +360,13 @@ static uintptr_t lowest_live(uintptr_t end)
 
 /*
  * The kernel maps downwards, so a live block below a kept mapping is what a live block above a free one is in
- * glibc's heap, which grows upwards: glibc cannot return the free one.
+ * glibc's heap, which grows upwards: glibc cannot return the free one. Where the kernel maps upwards
+ * (ADDR_COMPAT_LAYOUT), blocks lie above this library, and no hole is known.
  */
 static bool is_hole(const struct gf_range *range, uintptr_t lowest)
 {
-    return range->start > lowest && range->size <= GF_BUDGET_MAPPED_MAX;
+    return range->start > lowest && range->start < (uintptr_t)kept &&
+           range->size <= GF_BUDGET_MAPPED_MAX;
 }
 
 /* Counts the holes, if the budget depends on them. Returns the lowest live block. */
@@ -428,6 +431,13 @@ bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret)
     return found;
 }
 
+void gf_pool_count(void)
+{
+    gf_lock_take(&lock);
+    count_holes();
+    gf_lock_give(&lock);
+}
+
 void gf_pool_put(uintptr_t start, size_t size)
 {
     struct gf_range oldest = {0, 0};
@@ -436,7 +446,6 @@ void gf_pool_put(uintptr_t start, size_t size)
     if (count == KEPT_MAX)
         oldest = remove_at(0);
     insert_at(count, (struct gf_range){start, size});
-    count_holes();
     gf_lock_give(&lock);
     if (oldest.size)
         gf_big_unmap(oldest.start, oldest.size);

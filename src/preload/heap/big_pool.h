@@ -69,8 +69,10 @@ void gf_pool_in_child(void);
  */
 bool gf_pool_take(size_t size, size_t alignment, struct gf_range *ret);
 
-/* Called with a block that the program has got, which is a mapping of its own. Takes no lock. */
-void gf_pool_lives(uintptr_t start);
+/* Called with the mapping of a block that the program has got. Takes no lock. */
+void gf_pool_lives(uintptr_t start, size_t size);
+/* Counts the holes (budget.h) anew, which also change with live blocks. The caller holds no lock. */
+void gf_pool_count(void);
 
 /* Keeps a mapping, or unmaps it if the pool is full. */
 void gf_pool_put(uintptr_t start, size_t size);

@@ -122,7 +122,9 @@ void gf_reclaim_now(enum gf_reclaim_kind newest)
 
     if (gf_strict)
         return;
-    if (newest == gf_reclaim_pages)
+    if (newest == gf_reclaim_mappings)
+        gf_pool_count();
+    else
         drop_mappings();
     purge_pages();
     if (newest == gf_reclaim_mappings)
