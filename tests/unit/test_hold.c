@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 #define BLOCKING ((CUstream)0x2000)
 #define OF_ELSEWHERE ((CUstream)0x3000) /* the only stream of another context */
 
-static struct gf_submit_table table;
+static _Alignas(65536) struct gf_submit_table table; /* a test protects its first page */
 static __thread unsigned own_index = OTHER;
 static __thread CUcontext current = CONTEXT;
 static bool captured, is_driver;
@@ -513,6 +514,45 @@ static void a_stream_that_is_listed_twice(void **state)
     assert_false(gf_visible_is_pending(stream, CONTEXT, &mark));
 }
 
+static struct gf_stream_slot *reused;
+
+static int protect_first_page(int protection)
+{
+    return mprotect(&table, (size_t)sysconf(_SC_PAGESIZE), protection);
+}
+
+/* What other threads do while a copy looks at a stream's count: they unlist it, and list another one with a result. */
+static void reuse_slot(int number)
+{
+    (void)number;
+    if (protect_first_page(PROT_READ | PROT_WRITE) != 0)
+        _exit(1);
+    gf_store_relaxed(&reused->stream, 0x8000);
+    gf_add_release(&reused->visible.made, 1);
+}
+
+/* A wait for the first stream must not end the result of the second one. */
+static void a_stream_whose_slot_is_reused(void **state)
+{
+    const struct sigaction action = {.sa_handler = reuse_slot};
+    const CUstream stream = (CUstream)0x7000;
+    struct sigaction before;
+    struct gf_visible_mark mark;
+
+    (void)state;
+    reused = gf_stream_slot_probe(&table, stream, 0);
+    gf_store_relaxed(&reused->stream, (uintptr_t)stream);
+    gf_store_relaxed(&reused->visible.context, (uintptr_t)CONTEXT);
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    assert_int_equal(protect_first_page(PROT_NONE), 0);
+    assert_true(gf_visible_is_pending(stream, CONTEXT, &mark));
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    gf_visible_waited(&mark);
+    assert_int_not_equal(gf_load_relaxed(&reused->visible.made),
+                         gf_load_relaxed(&reused->visible.seen));
+    gf_store_relaxed(&reused->stream, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +572,7 @@ int main(void)
         cmocka_unit_test(members_of_a_batch_that_lost_its_hold),
         cmocka_unit_test(too_many),
         cmocka_unit_test(a_stream_that_is_listed_twice),
+        cmocka_unit_test(a_stream_whose_slot_is_reused),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

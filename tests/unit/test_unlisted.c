@@ -179,6 +179,16 @@ static void test_a_result_of_a_stream_that_returns_is_uncounted(void **state)
     assert_true(gf_load_relaxed(&gf_submissions.uncounted_visible));
 }
 
+/* The look-up found the slot, and another stream has it when the facts are read. */
+static void test_a_stream_whose_slot_another_one_has_counts_as_blocking(void **state)
+{
+    struct gf_stream_slot *const slot = gf_submissions_list(one, describe);
+
+    (void)state;
+    assert_int_equal(gf_submissions_stream_of(slot, one), (uintptr_t)one | GF_SUBMIT_NON_BLOCKING);
+    assert_int_equal(gf_submissions_stream_of(slot, (CUstream)0x2000), 0x2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_a_gap_is_open_until_a_launch_ends_it),
         cmocka_unit_test(test_a_result_of_a_stream_that_leaves_is_uncounted),
         cmocka_unit_test(test_a_result_of_a_stream_that_returns_is_uncounted),
+        cmocka_unit_test(test_a_stream_whose_slot_another_one_has_counts_as_blocking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -560,44 +560,49 @@ static bool others_are_pending(const struct gf_submit_table *table, const struct
     return gf_load_relaxed(&table->uncounted_visible);
 }
 
-/* Returns the stream's own count, and sets *ret_pending to whether an ordered stream has results. */
+/* Returns the stream's own count, and sets *ret_follows to whether the results of others count, too. */
 static struct gf_visible *find_count(struct gf_submit_table *table, CUstream stream,
-                                     CUcontext context, bool *ret_pending)
+                                     struct gf_visible *legacy, bool *ret_follows)
 {
-    struct gf_visible *const legacy = gf_visible_of_legacy(table, context);
     struct gf_stream_slot *slot;
 
-    *ret_pending = false;
-    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
+    *ret_follows = true;
+    if (stream == CU_STREAM_LEGACY)
+        return legacy;
+    if (stream == CU_STREAM_PER_THREAD) {
         const unsigned own = gf_setup.submitter();
-        *ret_pending = others_are_pending(table, legacy);
-        return stream == CU_STREAM_LEGACY ? legacy
-               : own < GF_SUBMITTERS_OWN  ? &table->submitters[own].own_visible
-                                          : NULL;
+        return own < GF_SUBMITTERS_OWN ? &table->submitters[own].own_visible : NULL;
     }
     slot = gf_stream_slot_find(table, stream);
     if (!slot)
         return NULL;
-    *ret_pending = (gf_load_relaxed(&slot->blocking) || gf_load_relaxed(&table->awaits_events)) &&
-                   others_are_pending(table, legacy);
+    *ret_follows = gf_load_acquire(&slot->blocking) || gf_load_relaxed(&table->awaits_events);
     return &slot->visible;
 }
 
 bool gf_visible_is_pending(CUstream stream, CUcontext context, struct gf_visible_mark *ret)
 {
-    bool pending;
+    struct gf_submit_table *const table = gf_setup.submissions;
+    bool follows, unused;
 
     *ret = (struct gf_visible_mark){.of = NULL};
-    if (!gf_setup.submissions)
+    if (!table)
         return true;
-    ret->of = find_count(gf_setup.submissions, stream, context, &pending);
-    if (!ret->of)
+    struct gf_visible *const legacy = gf_visible_of_legacy(table, context);
+    struct gf_visible *const own = find_count(table, stream, legacy, &follows);
+    if (!own)
         return true;
-    ret->made = gf_load_acquire(&ret->of->made);
-    pending |= ret->made != gf_load_acquire(&ret->of->seen);
-    if (gf_load_relaxed(&ret->of->context) != (uintptr_t)context)
-        ret->of = NULL;
-    return pending;
+    ret->made = gf_load_acquire(&own->made);
+    const bool pending = ret->made != gf_load_acquire(&own->seen);
+    if (gf_load_relaxed(&own->context) == (uintptr_t)context)
+        ret->of = own;
+    if (!pending && follows && others_are_pending(table, legacy))
+        return true;
+    /* Another thread may have unlisted the stream meanwhile, and a third one may use its slot. */
+    if (find_count(table, stream, legacy, &unused) == own)
+        return pending;
+    ret->of = NULL;
+    return true;
 }
 
 void gf_visible_waited(const struct gf_visible_mark *mark)

@@ -26,7 +26,8 @@ static void fill_slot(struct gf_stream_slot *slot, const struct gf_stream_facts 
 {
     gf_store_relaxed(&slot->context, (uintptr_t)facts->context);
     gf_store_relaxed(&slot->device, facts->device);
-    gf_store_relaxed(&slot->blocking, facts->blocking);
+    gf_store_release(&slot->blocking,
+                     facts->blocking); /* after the last stream has left the slot */
 }
 
 /*

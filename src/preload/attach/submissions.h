@@ -162,10 +162,16 @@ static inline bool gf_submissions_on(void)
     return gf_load_relaxed(&gf_submissions.on);
 }
 
-/* The stream's handle, as gf_submitter.stream has it. */
+/*
+ * The stream's handle, as gf_submitter.stream has it. Another stream may have the slot by now: then the
+ * stream counts as a blocking one.
+ */
 static inline uintptr_t gf_submissions_stream_of(const struct gf_stream_slot *slot, CUstream stream)
 {
-    return (uintptr_t)stream | (gf_load_relaxed(&slot->blocking) ? 0 : GF_SUBMIT_NON_BLOCKING);
+    const bool blocking = gf_load_acquire(&slot->blocking);
+    return (uintptr_t)stream | (blocking || gf_load_relaxed(&slot->stream) != (uintptr_t)stream
+                                    ? 0
+                                    : GF_SUBMIT_NON_BLOCKING);
 }
 
 /*

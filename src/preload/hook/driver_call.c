@@ -153,7 +153,10 @@ struct gf_visible *gf_submit_await_visible(CUstream stream, uint32_t *ret_made)
     struct gf_visible *visible = gf_submissions_visible(stream, context);
 
     *ret_made = visible ? gf_load_acquire(&visible->made) : 0;
-    return visible && gf_load_relaxed(&visible->context) == (uintptr_t)context ? visible : NULL;
+    return visible && gf_load_relaxed(&visible->context) == (uintptr_t)context &&
+                   gf_submissions_visible(stream, context) == visible
+               ? visible
+               : NULL;
 }
 
 void gf_submit_await(CUstream stream, bool begins_capture)
