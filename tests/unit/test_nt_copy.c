@@ -4,7 +4,12 @@
 
 #include "engine/transfer/host_copy.h"
 
+#include "base/atomic.h"
+
+#include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BYTES 4096
 #define LINE 64
@@ -58,11 +63,63 @@ static void whole_lines_every_way(void **state)
 #endif
 }
 
+#define GUARDED ((size_t)1 << 20)
+
+static unsigned char *guarded;
+static _Atomic bool stops;
+
+static void *write_guarded(void *sources)
+{
+    for (unsigned i = 0; !gf_load_relaxed(&stops); i++)
+        gf_program_write((char *)guarded, (char *)sources + i % 2 * GUARDED, GUARDED);
+    return NULL;
+}
+
+/* A number that depends on a byte of each page. */
+static unsigned sample(void)
+{
+    unsigned ret = 0;
+
+    for (size_t i = 0; i < GUARDED; i += 4096)
+        ret = ret * 31 + ((volatile unsigned char *)guarded)[i];
+    return ret;
+}
+
+/* A program takes a snapshot: it protects memory, and its handler of faults waits until that is permitted again. */
+static void nothing_is_written_after_a_page_was_protected(void **state)
+{
+    const int all = PROT_READ | PROT_WRITE;
+    unsigned changed = 0;
+    pthread_t writer;
+
+    (void)state;
+    if (!gf_program_copy_is_possible())
+        skip_because("this machine refuses process_vm_readv");
+    guarded = mmap(NULL, 3 * GUARDED, all, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(guarded, MAP_FAILED);
+    memset(guarded + GUARDED, 1, GUARDED);
+    memset(guarded + 2 * GUARDED, 2, GUARDED);
+    assert_int_equal(pthread_create(&writer, NULL, write_guarded, guarded + GUARDED), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        usleep(i % 50 * 10);
+        assert_int_equal(mprotect(guarded, GUARDED, PROT_READ), 0);
+        const unsigned before = sample();
+        usleep(100);
+        changed += sample() != before;
+        assert_int_equal(mprotect(guarded, GUARDED, all), 0);
+    }
+    gf_store_relaxed(&stops, true);
+    assert_int_equal(pthread_join(writer, NULL), 0);
+    assert_int_equal(changed, 0);
+    munmap(guarded, 3 * GUARDED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length),
         cmocka_unit_test(whole_lines_every_way),
+        cmocka_unit_test(nothing_is_written_after_a_page_was_protected),
     };
     return cmocka_run_group_tests_name("nt_copy", tests, NULL, NULL);
 }

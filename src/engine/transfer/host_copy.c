@@ -29,17 +29,31 @@ bool gf_faults_are_handled(void)
     return has_handler(SIGSEGV) || has_handler(SIGBUS);
 }
 
-static bool move(long call, char *own, size_t bytes, uintptr_t program)
+/*
+ * The kernel accesses the memory at `program` as this thread would, and the memory at `other` by its
+ * pages, which it looks up first: a protection that comes after the look-up does not keep it away.
+ */
+static bool move(long call, const void *program, const void *other, size_t bytes)
 {
-    struct iovec local = {own, bytes}, remote = {(void *)program, bytes};
+    struct iovec local = {(void *)(uintptr_t)program, bytes},
+                 remote = {(void *)(uintptr_t)other, bytes};
     return syscall(call, getpid(), &local, 1UL, &remote, 1UL, 0UL) == (long)bytes;
+}
+
+bool gf_program_copy(char *to, const char *program, size_t bytes)
+{
+    return move(SYS_process_vm_writev, program, to, bytes);
+}
+
+bool gf_program_write(char *program, const char *from, size_t bytes)
+{
+    return move(SYS_process_vm_readv, program, from, bytes);
 }
 
 static enum gf_probed find_move(void)
 {
     char from = 1, to = 0;
-    return gf_probed_as(move(SYS_process_vm_readv, &to, 1, (uintptr_t)&from) &&
-                        move(SYS_process_vm_writev, &from, 1, (uintptr_t)&to));
+    return gf_probed_as(gf_program_copy(&to, &from, 1) && gf_program_write(&from, &to, 1));
 }
 
 bool gf_program_copy_is_possible(void)
@@ -55,16 +69,11 @@ bool gf_program_read(char *to, const char *program, size_t bytes,
     char bounce[BOUNCE]; /* a buffer that fits into the L1 cache */
     for (size_t done = 0, part; done < bytes; done += part) {
         part = gf_min(bytes - done, BOUNCE);
-        if (!move(SYS_process_vm_readv, bounce, part, (uintptr_t)program + done))
+        if (!gf_program_copy(bounce, program + done, part))
             return false;
         copy(to + done, bounce, part);
     }
     return true;
-}
-
-bool gf_program_write(char *program, const char *from, size_t bytes)
-{
-    return move(SYS_process_vm_writev, (char *)(uintptr_t)from, bytes, (uintptr_t)program);
 }
 
 #if defined(__x86_64__)

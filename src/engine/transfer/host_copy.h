@@ -25,10 +25,12 @@ bool gf_faults_are_handled(void);
 bool gf_program_copy_is_possible(void);
 
 /*
- * Copy between memory of the program and memory of the library. The function `copy` writes the
- * library's memory. False: some bytes of the program's memory cannot be accessed; bytes before them
- * may have been copied. May be called on any thread.
+ * Copy between memory at `program` and other memory. The function `copy` writes that other memory,
+ * which gf_program_copy writes by its pages. False: some bytes cannot be accessed; bytes before them may
+ * have been copied. Once the program has protected a page, its bytes at `program` are not accessed any
+ * more. May be called on any thread.
  */
+bool gf_program_copy(char *to, const char *program, size_t bytes);
 bool gf_program_read(char *to, const char *program, size_t bytes,
                      void (*copy)(char *to, const char *from, size_t bytes));
 bool gf_program_write(char *program, const char *from, size_t bytes);

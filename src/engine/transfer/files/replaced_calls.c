@@ -49,7 +49,7 @@ static bool copy_range(const struct host_copy *copy, uint64_t piece)
     const size_t bytes = gf_min(GF_TUNE_IMPORT_PIECE, copy->bytes - start);
 
     if (copy->guarded)
-        return gf_program_write(copy->to + start, copy->from + start, bytes);
+        return gf_program_copy(copy->to + start, copy->from + start, bytes);
     if (!gf_populate_pages(copy->from + start, bytes, false))
         return false;
     gf_nt_copy(copy->to + start, copy->from + start, bytes);
