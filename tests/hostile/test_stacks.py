@@ -586,7 +586,7 @@ def test_processes_of_many_users(compile_c, tmp_path):
     """A user may have many ids. One limit holds for all other users, and does not count for this one. Two leave time for a third."""
     with subprocess.Popen([compile_c(OF_MANY_USERS)], stdout=subprocess.PIPE) as one:
         pids = one.stdout.readline().split()
-        others, both = (wait_in_vain(compile_c, tmp_path, *map(int, pids), *own) for own in ([], 5 * [one.pid]))
+        others, both = (wait_in_vain(compile_c, tmp_path, *map(int, pids), *own) for own in ([], 15 * [one.pid]))
         two, three = (wait_in_vain(compile_c, tmp_path, *20 * [int(pids[0])], *20 * [int(pids[1])], *third) for third in ([], [int(pids[2])]))
         one.kill()
     assert others <= 40 and both >= others + 5 and three > two, (others, both, two, three)
